@@ -1,0 +1,182 @@
+r"""Perturbed Gaussian posteriors (Chen, Bansal and Scott 2025, Appendix C.2).
+
+.. math:: x \sim N(1, I_m), \quad p(θ | x) = N(W_1 x, |w_2^T x| Σ), \quad
+          Σ_{ij} = 0.9^{|i - j|}
+
+with W_1 and w_2 of standard normal entries, fixed by the task's seed. q is p with one
+of seven perturbations of size α; at α = 0 it is p exactly. The paper gives w_2 the
+length of θ; the product needs that of x, which is used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbi_colt.draws import Draws
+from sbi_colt.randomness import generator_from
+
+__all__ = ["PERTURBATIONS", "GaussianTask"]
+
+PERTURBATIONS = (
+    "mean",
+    "covariance",
+    "anisotropic",
+    "t",
+    "modes",
+    "collapse",
+    "blind",
+)
+_CORRELATION = 0.9
+
+
+@dataclass(frozen=True)
+class GaussianTask:
+    """One cell of the benchmark: a posterior and its perturbation.
+
+    Args:
+        perturbation: ``"mean"`` (mean times 1 + α), ``"covariance"`` (times 1 + α),
+            ``"anisotropic"`` (α v vᵀ added along the direction of least variance),
+            ``"t"`` (Student t with 1/α degrees of freedom), ``"modes"`` (q has a share
+            α at minus the mean), ``"collapse"`` (p has it, q has not) or ``"blind"`` (q
+            ignores x: it is the prior).
+        alpha: Size of the perturbation. ``"blind"`` has no size: 0 is the null, any
+            other value the blind prior.
+        dim_x: Dimension of x, m.
+        dim: Dimension of θ, s.
+        seed: Seed of W_1 and w_2.
+
+    Example:
+        >>> task = GaussianTask("covariance", 0.6)
+        >>> task.draws(10, 5, torch.Generator())
+        Draws(num_pairs=10, num_posterior_samples=5, dim=3, x_shape=(3,))
+    """
+
+    perturbation: str
+    alpha: float
+    dim_x: int = 3
+    dim: int = 3
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.perturbation not in PERTURBATIONS:
+            raise ValueError(
+                f"perturbation: expected one of {', '.join(PERTURBATIONS)}, "
+                f"got {self.perturbation!r}."
+            )
+        if self.alpha < 0:
+            raise ValueError(f"alpha: expected a number >= 0, got {self.alpha}.")
+
+    def draws(
+        self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
+    ) -> Draws:
+        """Return pairs from p and draws from q.
+
+        Args:
+            num_pairs: Pairs, N.
+            num_posterior_samples: Draws per pair, S.
+            generator: CPU generator.
+        """
+        xs = 1 + _normal((num_pairs, self.dim_x), generator)
+        shape = (num_posterior_samples, num_pairs)
+        return Draws(
+            self.truths(xs, generator)[0], xs, self.estimates(xs, shape, generator)
+        )
+
+    def truths(self, xs: Tensor, generator: torch.Generator, size: int = 1) -> Tensor:
+        """Return draws from p(θ | x), with shape ``(size, N, s)``."""
+        if self.perturbation == "collapse":
+            return self._mixture(xs, (size, len(xs)), self.alpha, generator)
+        return self._gaussian(xs, (size, len(xs)), generator)
+
+    def estimates(
+        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
+    ) -> Tensor:
+        """Return draws from q(θ | x), with shape ``(S, N, s)``."""
+        if self.alpha == 0 or self.perturbation == "collapse":
+            return self._gaussian(xs, shape, generator)
+        perturbed: dict[str, Callable[[], Tensor]] = {
+            "mean": lambda: (
+                self._gaussian(xs, shape, generator) + self.alpha * self._mean(xs)
+            ),
+            "covariance": lambda: self._gaussian(
+                xs, shape, generator, scale=(1 + self.alpha) ** 0.5
+            ),
+            "anisotropic": lambda: self._anisotropic(xs, shape, generator),
+            "t": lambda: self._student_t(xs, shape, generator),
+            "modes": lambda: self._mixture(xs, shape, self.alpha, generator),
+            "blind": lambda: self._prior(shape, generator),
+        }
+        return perturbed[self.perturbation]()
+
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        generator = generator_from(self.seed, "gaussian task", self.dim_x, self.dim)
+        steps = torch.arange(self.dim, dtype=torch.float32)
+        toeplitz = _CORRELATION ** (steps.unsqueeze(0) - steps.unsqueeze(1)).abs()
+        return (
+            _normal((self.dim, self.dim_x), generator),
+            _normal((self.dim_x,), generator),
+            toeplitz,
+        )
+
+    def _mean(self, xs: Tensor) -> Tensor:
+        return xs @ self._weights()[0].T  # (N, s)
+
+    def _variance(self, xs: Tensor) -> Tensor:
+        return (xs @ self._weights()[1]).abs()  # (N,)
+
+    def _noise(
+        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
+    ) -> Tensor:
+        factor = torch.linalg.cholesky(self._weights()[2])
+        noise = _normal((*shape, self.dim), generator) @ factor.T  # (S, N, s)
+        return self._variance(xs).sqrt().unsqueeze(1) * noise
+
+    def _gaussian(
+        self,
+        xs: Tensor,
+        shape: tuple[int, int],
+        generator: torch.Generator,
+        scale: float = 1.0,
+    ) -> Tensor:
+        return self._mean(xs) + scale * self._noise(xs, shape, generator)
+
+    def _anisotropic(
+        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
+    ) -> Tensor:
+        direction = torch.linalg.eigh(self._weights()[2]).eigenvectors[:, 0]  # (s,)
+        extra = self.alpha**0.5 * _normal((*shape, 1), generator) * direction
+        return self._gaussian(xs, shape, generator) + extra
+
+    def _student_t(
+        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
+    ) -> Tensor:
+        freedom = 1 / self.alpha
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        chi_square = np.random.default_rng(seed).chisquare(freedom, size=(*shape, 1))
+        stretch = torch.from_numpy((freedom / chi_square) ** 0.5).float()
+        return self._mean(xs) + stretch * self._noise(xs, shape, generator)
+
+    def _mixture(
+        self,
+        xs: Tensor,
+        shape: tuple[int, int],
+        share: float,
+        generator: torch.Generator,
+    ) -> Tensor:
+        second = torch.rand((*shape, 1), generator=generator) < share
+        sign = torch.where(second, -1.0, 1.0)
+        return sign * self._mean(xs) + self._noise(xs, shape, generator)
+
+    def _prior(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+        other = 1 + _normal((shape[0] * shape[1], self.dim_x), generator)
+        thetas = self._gaussian(other, (1, len(other)), generator)
+        return thetas.reshape(*shape, self.dim)
+
+
+def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=generator)

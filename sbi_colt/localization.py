@@ -1,0 +1,390 @@
+r"""Probes: where to look, and with which ruler.
+
+A probe gives each member of a bag (the true θ* and its K draws at one x) a number:
+its distance from a centre θ_l(x) in the geometry of an embedding φ,
+
+.. math:: d_φ(θ, θ_l(x)) = ‖φ(θ) - φ(θ_l(x))‖_2 .
+
+`BallProbe` learns θ_l, φ, both or neither. It works in one of three coordinates:
+
+``"raw"``
+    θ and x as they come: the paper's setting.
+``"global"``
+    standardised with means and scales of the training pairs.
+``"bag"``
+    whitened at each x with the moments of that x's own bag. The geometry is then right
+    from the start at every x; centre zero is the posterior mean, distance the
+    Mahalanobis distance. The moments are those of the *pooled* bag, θ* included: all
+    K + 1 members are treated alike, or their exchangeability, and with it every
+    p-value, would be lost.
+
+This room knows tensors only; scales come from the training pairs alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["MLP", "BallProbe", "Frame", "ProbeSpec", "Scales", "make_frame"]
+
+Coordinates = Literal["raw", "global", "bag"]
+Centre = Literal["learned", "origin", "random"]
+Embedding = Literal["identity", "mlp", "residual", "custom"]
+
+# Rows of members that one pass of φ sees at a time outside training.
+_CHUNK = 2**17
+
+
+@dataclass(frozen=True)
+class ProbeSpec:
+    """What a `BallProbe` is made of.
+
+    Args:
+        name: The name in reports.
+        centre: ``"learned"``, θ_l(x) is a network; ``"origin"``, the zero of the
+            coordinates (the posterior mean in ``"bag"`` coordinates); ``"random"``, a
+            random affine function of x, drawn once.
+        embedding: φ: ``"identity"``; ``"mlp"``, a network; ``"residual"``, the identity
+            plus a network that starts at zero; ``"custom"``, the user's own, a function
+            of θ (so it goes with ``"global"`` coordinates, undone before φ is called).
+        coordinates: ``"raw"``, ``"global"`` or ``"bag"``.
+    """
+
+    name: str
+    centre: Centre = "learned"
+    embedding: Embedding = "identity"
+    coordinates: Coordinates = "bag"
+
+    def __post_init__(self):
+        for field, choices in (
+            ("centre", get_args(Centre)),
+            ("embedding", get_args(Embedding)),
+            ("coordinates", get_args(Coordinates)),
+        ):
+            if getattr(self, field) not in choices:
+                raise ValueError(
+                    f"ProbeSpec.{field}: expected one of {choices}, "
+                    f"got {getattr(self, field)!r}."
+                )
+        if self.embedding == "custom" and self.coordinates != "global":
+            raise ValueError(
+                "ProbeSpec.coordinates: a custom embedding is a function of θ and "
+                f'needs "global", got {self.coordinates!r}.'
+            )
+
+
+def _linear(num_inputs: int, num_outputs: int, generator: torch.Generator) -> nn.Linear:
+    """Return a linear map with torch's default initialisation from a generator."""
+    # Without skip_init the global random state would move.
+    linear = nn.utils.skip_init(nn.Linear, num_inputs, num_outputs)
+    assert isinstance(linear, nn.Linear)
+    bound = max(num_inputs, 1) ** -0.5
+    nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
+    nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
+    return linear
+
+
+class MLP(nn.Module):
+    """A multilayer perceptron with torch's default initialisation from a generator.
+
+    Args:
+        num_inputs: Size of the input.
+        num_outputs: Size of the output.
+        num_hidden: Units in each hidden layer.
+        num_layers: Linear maps in all; 3 means two hidden layers.
+        generator: Source of the initial weights.
+        start_at_zero: Whether the last map starts at zero.
+    """
+
+    def __init__(
+        self,
+        num_inputs: int,
+        num_outputs: int,
+        num_hidden: int,
+        num_layers: int,
+        generator: torch.Generator,
+        start_at_zero: bool = False,
+    ):
+        super().__init__()
+        sizes = [num_inputs] + [num_hidden] * (num_layers - 1) + [num_outputs]
+        maps = [_linear(a, b, generator) for a, b in pairwise(sizes)]
+        if start_at_zero:
+            nn.init.zeros_(maps[-1].weight)
+            nn.init.zeros_(maps[-1].bias)
+        layers: list[nn.Module] = [maps[0]]
+        for linear in maps[1:]:
+            layers += [nn.ReLU(), linear]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.layers(inputs)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Means and scales of the training pairs; constant columns have scale 1."""
+
+    theta_mean: Tensor  # (d,)
+    theta_scale: Tensor  # (d,)
+    x_mean: Tensor  # (...)
+    x_scale: Tensor  # (...)
+
+    @classmethod
+    def of(cls, thetas: Tensor, xs: Tensor, samples: Tensor) -> Scales:
+        """Return the scales of training pairs and their draws."""
+        pooled = torch.cat([thetas, samples.flatten(0, 1)])  # (N + S N, d)
+        return cls(*_moments(pooled), *_moments(xs))
+
+
+def _moments(values: Tensor) -> tuple[Tensor, Tensor]:
+    values = values.double()
+    mean, scale = values.mean(dim=0), values.std(dim=0, correction=0)
+    # Rounding leaves a constant column with a spread of about epsilon.
+    constant = scale <= 1e-7 * (values.abs().amax(dim=0) + 1e-30)
+    return mean, torch.where(constant, torch.ones_like(scale), scale)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Members of bags in coordinates, with the way back: θ = origin + factor z.
+
+    ``factor`` is lower triangular, ``(N, d, d)``.
+    """
+
+    members: Tensor  # (N, K + 1, d), single precision
+    origin: Tensor  # (N, d)
+    factor: Tensor  # (N, d, d)
+
+    def to_theta(self, points: Tensor) -> Tensor:
+        """Map points with shape ``(N, d)`` back to parameters."""
+        points = points.to(self.origin)
+        return self.origin + torch.einsum("nij,nj->ni", self.factor, points)
+
+
+def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Frame:
+    """Return bags in the coordinates asked for.
+
+    Args:
+        members: Bags with shape ``(N, K + 1, d)``.
+        coordinates: ``"raw"``, ``"global"`` or ``"bag"``.
+        scales: The training pairs' scales.
+    """
+    num_bags, _, dim = members.shape
+    values = members.double()
+    if coordinates == "bag":
+        origin, factor = _bag_moments(values, scales.theta_scale)
+        centred = (values - origin.unsqueeze(1)).transpose(1, 2)  # (N, d, K + 1)
+        solved = torch.linalg.solve_triangular(factor, centred, upper=False)
+        return Frame(solved.transpose(1, 2).float().contiguous(), origin, factor)
+    if coordinates == "global":
+        mean, scale = scales.theta_mean, scales.theta_scale
+    else:
+        mean, scale = torch.zeros_like(values[0, 0]), torch.ones_like(values[0, 0])
+    return Frame(
+        ((values - mean) / scale).float(),
+        mean.expand(num_bags, dim),
+        torch.diag(scale).expand(num_bags, dim, dim),
+    )
+
+
+def _bag_moments(members: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the Cholesky factor of each pooled bag's shrunk covariance.
+
+    The covariance is drawn towards its diagonal by the share d / (d + K + 1): next to
+    nothing for K ≫ d, and enough to stay well conditioned where K is small. A floor
+    far below the training scale keeps bags with constant columns regular.
+    """
+    _, size, dim = members.shape
+    mean = members.mean(dim=1)  # (N, d)
+    centred = members - mean.unsqueeze(1)
+    covariance = centred.transpose(1, 2) @ centred / size  # (N, d, d)
+    variances = covariance.diagonal(dim1=1, dim2=2) + (1e-6 * floor).square()
+    shrinkage = dim / (dim + size)
+    shrunk = (1 - shrinkage) * covariance
+    shrunk.diagonal(dim1=1, dim2=2).copy_(variances)
+    scale = variances.sqrt()  # (N, d); factor the correlation, then scale its rows
+    correlation = shrunk / scale.unsqueeze(1) / scale.unsqueeze(2)
+    jitter = 1e-9 * torch.eye(dim, dtype=members.dtype, device=members.device)
+    factor = torch.linalg.cholesky(correlation + jitter)
+    return mean, scale.unsqueeze(2) * factor
+
+
+class _Localizer(nn.Module):
+    """θ_l(x): standardise x, embed it, and map it to a point."""
+
+    x_mean: Tensor
+    x_scale: Tensor
+
+    def __init__(
+        self, x_example: Tensor, scales: Scales | None, embedding_net: nn.Module | None
+    ):
+        super().__init__()
+        zero = torch.zeros_like(x_example[0])
+        self.register_buffer("x_mean", scales.x_mean.float() if scales else zero)
+        self.register_buffer("x_scale", scales.x_scale.float() if scales else zero + 1)
+        self.embedding_net = copy.deepcopy(embedding_net)
+        with torch.no_grad():
+            self.num_features = self.features(x_example).shape[1]
+        self.head: nn.Module = nn.Identity()
+
+    def features(self, xs: Tensor) -> Tensor:
+        return embed_xs((xs - self.x_mean) / self.x_scale, self.embedding_net)
+
+    def forward(self, xs: Tensor) -> Tensor:
+        return self.head(self.features(xs))
+
+
+def embed_xs(xs: Tensor, embedding_net: nn.Module | None) -> Tensor:
+    """Return features with shape ``(N, F)`` of xs with shape ``(N, …)``."""
+    features = xs if embedding_net is None else embedding_net(xs)
+    if not isinstance(features, Tensor) or len(features) != len(xs):
+        raise ValueError(
+            "embedding_net: expected a tensor with one row per x, "
+            f"({len(xs)}, …), got {_describe(features)}."
+        )
+    return features.flatten(start_dim=1)
+
+
+class _Residual(nn.Module):
+    """φ(z) = z + r(z), with r a network that starts at zero."""
+
+    def __init__(self, residual: MLP):
+        super().__init__()
+        self.residual = residual
+
+    def forward(self, points: Tensor) -> Tensor:
+        return points + self.residual(points)
+
+
+class _OfTheta(nn.Module):
+    """A user's φ, which expects θ itself, behind standardised coordinates."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, embedding: Callable[[Tensor], Tensor], scales: Scales):
+        super().__init__()
+        self.register_buffer("mean", scales.theta_mean.float())
+        self.register_buffer("scale", scales.theta_scale.float())
+        self.embedding = embedding
+
+    def forward(self, points: Tensor) -> Tensor:
+        return self.embedding(self.mean + self.scale * points)
+
+
+class BallProbe(nn.Module):
+    """Distances of a bag's members from a centre θ_l(x), in the geometry of φ.
+
+    Args:
+        spec: What the probe is made of.
+        dim: Dimension of θ.
+        x_example: A few xs, with shape ``(n, …)``, to size the networks.
+        scales: Scales of the training pairs.
+        generator: Source of the initial weights.
+        num_hidden: Hidden units of the networks.
+        num_layers: Linear maps of the networks.
+        embedding_net: A network that turns xs into vectors; a copy of it is trained
+            along. Parameters whose ``requires_grad`` is off stay as they are.
+        embedding: The user's own φ, for ``spec.embedding == "custom"``: it maps points
+            with shape ``(n, d)`` to ``(n, e)``. A module is copied and trained along.
+    """
+
+    def __init__(
+        self,
+        spec: ProbeSpec,
+        dim: int,
+        x_example: Tensor,
+        scales: Scales,
+        generator: torch.Generator,
+        num_hidden: int = 256,
+        num_layers: int = 3,
+        embedding_net: nn.Module | None = None,
+        embedding: nn.Module | Callable[[Tensor], Tensor] | None = None,
+    ):
+        super().__init__()
+        self.spec = spec
+        size = (num_hidden, num_layers, generator)
+        self.localizer = None
+        if spec.centre != "origin":
+            x_scales = None if spec.coordinates == "raw" else scales
+            self.localizer = _Localizer(x_example.float(), x_scales, embedding_net)
+            num_features = self.localizer.num_features
+            if spec.centre == "learned":
+                in_bag = spec.coordinates == "bag"
+                head = MLP(num_features, dim, *size, start_at_zero=in_bag)
+            else:
+                head = _linear(num_features, dim, generator)
+                # Entries of variance 1/2 over all inputs: centres of unit variance.
+                nn.init.normal_(
+                    head.weight, std=(2 * num_features) ** -0.5, generator=generator
+                )
+                nn.init.normal_(head.bias, std=0.5**0.5, generator=generator)
+            self.localizer.head = head
+            self.localizer.requires_grad_(spec.centre == "learned")
+        self.embedding: nn.Module | Callable[[Tensor], Tensor] | None = None
+        if spec.embedding == "mlp":
+            self.embedding = MLP(dim, dim, *size)
+        elif spec.embedding == "residual":
+            self.embedding = _Residual(MLP(dim, dim, *size, start_at_zero=True))
+        elif spec.embedding == "custom":
+            self.embedding = _OfTheta(_checked_embedding(embedding, dim), scales)
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether training has anything to change."""
+        return any(p.requires_grad for p in self.parameters())
+
+    def centre(self, xs: Tensor, dim: int) -> Tensor:
+        """Return θ_l(x) in the probe's coordinates, with shape ``(N, d)``."""
+        if self.localizer is None:
+            return torch.zeros((len(xs), dim), device=xs.device)
+        return self.localizer(xs)
+
+    def distances(self, members: Tensor, centre: Tensor) -> Tensor:
+        """Return distances ``(N, M)`` of members ``(N, M, d)`` from centres ``(N, d)``.
+
+        Large inputs are taken in chunks of bags.
+        """
+        step = max(1, _CHUNK // members.shape[1])
+        if len(members) > step:
+            parts = zip(members.split(step), centre.split(step), strict=True)
+            return torch.cat([self.distances(*part) for part in parts])
+        if self.embedding is not None:
+            points = self.embedding(members.flatten(0, 1))
+            members = points.unflatten(0, members.shape[:2])
+            centre = self.embedding(centre)
+        return torch.linalg.vector_norm(members - centre.unsqueeze(1), dim=-1)
+
+    def forward(self, members: Tensor, xs: Tensor) -> Tensor:
+        """Return the distance of every member of every bag, with shape ``(N, M)``."""
+        return self.distances(members, self.centre(xs, members.shape[-1]))
+
+
+def _checked_embedding(embedding: Any, dim: int) -> Callable[[Tensor], Tensor]:
+    if not callable(embedding):
+        raise TypeError(
+            "embedding: expected an nn.Module or a callable from (n, d) to (n, e), "
+            f"got {type(embedding).__name__}."
+        )
+    embedding = copy.deepcopy(embedding)
+    with torch.no_grad():
+        points = embedding(torch.zeros(2, dim))
+    if not isinstance(points, Tensor) or points.ndim != 2 or len(points) != 2:
+        raise ValueError(
+            f"embedding: expected (2, e) for an input of (2, {dim}), "
+            f"got {_describe(points)}."
+        )
+    return embedding
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, Tensor):
+        return str(tuple(value.shape))
+    return type(value).__name__

@@ -1,0 +1,192 @@
+r"""Algorithm 2: from ranks to p-values, distances and local verdicts.
+
+The null hypothesis throughout: in every bag the true θ* and its K draws are
+exchangeable, which holds if q(θ | x) = p(θ | x) for almost every x.
+
+*One probe.* The randomised ranks are an iid sample of Unif(0, 1), so SciPy's exact
+Kolmogorov–Smirnov distribution gives the p-value; its resolution is continuous.
+
+*Several probes.* Their ranks depend on each other, but under the null a uniformly
+chosen member of each bag is as good as θ*. Re-drawing which member plays the truth,
+B times, gives the joint null distribution of all statistics with no retraining:
+
+.. math:: p = (1 + \#\{b : T_b \ge T\}) / (1 + B)
+
+is exact for any aggregate T, at any K, N and B; its resolution is 1 / (1 + B).
+
+*Distance.* For a probe fixed before the test pairs are seen, sup|F_U − id| bounds the
+averaged conditionally localized distance (ACLD; Chen, Bansal and Scott 2025,
+Theorem 3) from below, for finite K too: randomising ranks is a Markov kernel that keeps
+the uniform and so can only shrink the deviation. The Dvoretzky–Kiefer–Wolfowitz
+inequality with Massart's constant turns the observed statistic into a certificate.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from scipy.stats import kstwo
+from torch import Tensor
+
+__all__ = [
+    "distance_margin",
+    "ks_p_value",
+    "ks_statistic",
+    "nearness_weights",
+    "redraw_statistics",
+    "redrawn_p_value",
+    "take_members",
+    "worst_level",
+]
+
+# Elements of a re-drawing held at once: 2**22 doubles are 32 MiB.
+_CHUNK = 2**22
+
+
+def ks_statistic(ranks: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Return sup|F_n(u) − u| over the last axis.
+
+    Args:
+        ranks: Ranks in [0, 1], with shape ``(..., n)``.
+        weights: Weights of the n ranks, with shape ``(n,)``, or `None` for equal ones.
+            F_n is then the weighted empirical distribution.
+
+    Returns:
+        Statistics with shape ``(...)``.
+
+    Example:
+        >>> ks_statistic(torch.tensor([0.25, 0.75])).item()
+        0.25
+    """
+    ordered, order = ranks.sort(dim=-1)
+    n = ranks.shape[-1]
+    if weights is None:
+        upper = torch.arange(1, n + 1, dtype=ranks.dtype, device=ranks.device) / n
+        lower = upper - 1 / n
+    else:
+        share = (weights / weights.sum())[order]  # (..., n)
+        upper = share.cumsum(dim=-1)
+        lower = upper - share
+    return torch.maximum(upper - ordered, ordered - lower).amax(dim=-1)
+
+
+def ks_p_value(statistic: float, n: int) -> float:
+    """Return the exact p-value of a two-sided one-sample KS statistic.
+
+    Null hypothesis: the n ranks are independent and uniform on [0, 1].
+
+    Example:
+        >>> round(ks_p_value(0.25, 2), 3)
+        1.0
+    """
+    return float(min(1.0, max(0.0, kstwo.sf(statistic, n))))
+
+
+def take_members(tables: Tensor, members: Tensor) -> Tensor:
+    """Return the ranks of one chosen member per bag.
+
+    Args:
+        tables: Ranks of all members under each probe, with shape ``(P, N, K + 1)``.
+        members: Indices with shape ``(..., N)``.
+
+    Returns:
+        Ranks with shape ``(..., P, N)``.
+    """
+    rows = torch.arange(tables.shape[1], device=tables.device)
+    return tables[:, rows, members].movedim(0, -2)  # (P, ..., N) -> (..., P, N)
+
+
+def redraw_statistics(
+    tables: Tensor,
+    num_redraws: int,
+    generator: torch.Generator,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Return the KS statistics of all probes when random members play the truth.
+
+    Args:
+        tables: Ranks of all members under each probe, with shape ``(P, N, K + 1)``.
+        num_redraws: How many times to re-draw, B.
+        generator: CPU generator that chooses the members.
+        weights: Weights of the pairs, with shape ``(N,)``.
+
+    Returns:
+        Statistics with shape ``(B, P)``, exchangeable with the observed ones under
+        the null hypothesis.
+    """
+    num_probes, num_pairs, size = tables.shape
+    chunk = max(1, _CHUNK // (num_probes * num_pairs))
+    parts = []
+    for start in range(0, num_redraws, chunk):
+        shape = (min(chunk, num_redraws - start), num_pairs)
+        members = torch.randint(size, shape, generator=generator).to(tables.device)
+        parts.append(ks_statistic(take_members(tables, members), weights))
+    return torch.cat(parts)
+
+
+def redrawn_p_value(observed: float, null: Tensor) -> float:
+    """Return (1 + #{null ≥ observed}) / (1 + B), exact for exchangeable statistics.
+
+    Example:
+        >>> redrawn_p_value(0.3, torch.tensor([0.1, 0.2, 0.4]))
+        0.5
+    """
+    # A re-draw of the same members is a tie, but sums in another order may round.
+    exceed = int((null >= observed - 1e-12).sum())
+    return (1 + exceed) / (1 + len(null))
+
+
+def distance_margin(n: int, num_probes: int, confidence: float) -> float:
+    r"""Return the margin :math:`\sqrt{\log(2P/δ) / (2n)}` of a certified distance.
+
+    With probability at least ``confidence`` = 1 − δ, no probe's empirical statistic
+    exceeds its true deviation by more than this (Massart 1990, and a union bound).
+
+    Example:
+        >>> round(distance_margin(100, 1, 0.95), 4)
+        0.1358
+    """
+    return math.sqrt(math.log(2 * num_probes / (1 - confidence)) / (2 * n))
+
+
+def worst_level(ranks: Tensor) -> tuple[float, float]:
+    """Return the level u at which |F_n(u) − u| is largest, and F_n there.
+
+    The ball that holds the share u of q is the one whose share of p differs most.
+
+    Args:
+        ranks: Ranks in [0, 1], with shape ``(n,)``.
+
+    Returns:
+        The share under q (u) and the estimated share under p (F_n(u)).
+    """
+    ordered = ranks.sort().values
+    n = len(ordered)
+    upper = torch.arange(1, n + 1, dtype=ranks.dtype, device=ranks.device) / n
+    over, under = upper - ordered, ordered - upper + 1 / n
+    index = int(torch.maximum(over, under).argmax())
+    share_p = upper[index] if over[index] >= under[index] else upper[index] - 1 / n
+    return float(ordered[index]), float(share_p)
+
+
+def nearness_weights(features: Tensor, point: Tensor, share: float = 0.2) -> Tensor:
+    """Return Gaussian weights of pairs by their nearness to one point in x.
+
+    The bandwidth is the distance to the nearest ``share`` of the pairs, so it adapts
+    to how densely x is covered. The weights depend on the xs alone: they leave the
+    exchangeability of each bag, and so every p-value, intact.
+
+    Args:
+        features: Features of the pairs' xs, with shape ``(N, F)``.
+        point: Features of the observation, with shape ``(F,)``.
+        share: Share of the pairs within one bandwidth.
+
+    Returns:
+        Weights with shape ``(N,)``, the largest of them 1.
+    """
+    distances = (features - point).square().sum(dim=-1).sqrt()  # (N,)
+    nearest = max(1, math.ceil(share * len(distances)))
+    bandwidth = distances.kthvalue(nearest).values.clamp_min(1e-12)
+    scaled = (distances / bandwidth).square() / 2
+    return torch.exp(scaled.min() - scaled)
