@@ -7,6 +7,7 @@ both in the calling convention of sbi's `run_sbc` and `run_tarp`.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -453,4 +454,5 @@ def _pair_keys(draws: Draws) -> list[bytes]:
     pairs = torch.cat(
         [draws.thetas.double(), draws.xs.double().reshape(len(draws), -1)], dim=1
     )
-    return [bytes.fromhex(digest(pair)) for pair in pairs.cpu()]
+    rows = pairs.cpu().contiguous().numpy()
+    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]

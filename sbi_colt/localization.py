@@ -197,16 +197,16 @@ def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Fra
 def _bag_moments(members: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean and the Cholesky factor of each pooled bag's shrunk covariance.
 
-    The covariance is drawn towards its diagonal by the share d / (d + K + 1): next to
-    nothing for K ≫ d, and enough to stay well conditioned where K is small. A floor
-    far below the training scale keeps bags with constant columns regular.
+    The covariance is drawn towards its diagonal by the share (d / (K + 1))²: next to
+    nothing for K ≫ d, all of it for K < d. A floor far below the training scale keeps
+    bags with constant columns regular.
     """
     _, size, dim = members.shape
     mean = members.mean(dim=1)  # (N, d)
     centred = members - mean.unsqueeze(1)
     covariance = centred.transpose(1, 2) @ centred / size  # (N, d, d)
     variances = covariance.diagonal(dim1=1, dim2=2) + (1e-6 * floor).square()
-    shrinkage = dim / (dim + size)
+    shrinkage = min(1.0, dim / size) ** 2
     shrunk = (1 - shrinkage) * covariance
     shrunk.diagonal(dim1=1, dim2=2).copy_(variances)
     scale = variances.sqrt()  # (N, d); factor the correlation, then scale its rows
@@ -327,7 +327,8 @@ class BallProbe(nn.Module):
                 )
                 nn.init.normal_(head.bias, std=0.5**0.5, generator=generator)
             self.localizer.head = head
-            self.localizer.requires_grad_(spec.centre == "learned")
+            if spec.centre == "random":
+                self.localizer.requires_grad_(False)
         self.embedding: nn.Module | Callable[[Tensor], Tensor] | None = None
         if spec.embedding == "mlp":
             self.embedding = MLP(dim, dim, *size)

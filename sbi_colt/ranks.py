@@ -106,9 +106,11 @@ def bag_ranks(scores: Tensor, generator: torch.Generator) -> Tensor:
         [[2.0, 0.0, 1.0]]
     """
     num_bags, size = scores.shape
-    shuffle = _uniform(scores.shape, generator, scores.device).argsort(dim=1)
-    order = scores.gather(1, shuffle).argsort(dim=1, stable=True)
-    order = shuffle.gather(1, order)  # (N, K + 1), members by score, ties at random
+    ordered, order = scores.sort(dim=1)
+    if (ordered[:, 1:] == ordered[:, :-1]).any():
+        shuffle = _uniform(scores.shape, generator, scores.device).argsort(dim=1)
+        order = scores.gather(1, shuffle).argsort(dim=1, stable=True)
+        order = shuffle.gather(1, order)  # (N, K + 1), by score, ties at random
     positions = torch.arange(size, device=scores.device).expand(num_bags, size)
     ranks = torch.empty_like(order).scatter_(1, order, positions)
     v = _uniform((num_bags, 1), generator, scores.device)

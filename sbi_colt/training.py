@@ -93,6 +93,8 @@ def train_probe(
         with torch.no_grad():
             columns = slice(0, _VALIDATION_DRAWS + 1)
             distances = probe(members[held_out, columns], xs[held_out])
+            if not distances.isfinite().all():
+                return math.nan  # comparisons would take NaN for a rank of zero
             return float(divergence(ball_ranks(distances[:, 0], distances[:, 1:].T)))
 
     if len(held_out):
@@ -118,12 +120,13 @@ def train_probe(
                 optimizer.step()
                 total += value.item() * len(pairs)
             training.append(total / len(fit_pairs))
-            if not math.isfinite(training[-1]):
+            if len(held_out):
+                validation.append(validate())
+            if not math.isfinite(training[-1] + sum(validation[-1:])):
                 stopped = "diverged"
                 break
             if not len(held_out):
                 continue
-            validation.append(validate())
             if validation[-1] > validation[best_epoch]:
                 best, best_epoch = copy.deepcopy(probe.state_dict()), epoch
             elif epoch - best_epoch >= config.patience:

@@ -1,0 +1,141 @@
+import numpy as np
+import pytest
+import torch
+
+from sbi_colt import Draws
+
+
+def arrays(num_pairs=6, num_samples=4, dim=2, x_shape=(3,)):
+    generator = torch.Generator().manual_seed(0)
+    return (
+        torch.randn(num_pairs, dim, generator=generator),
+        torch.randn(num_pairs, *x_shape, generator=generator),
+        torch.randn(num_samples, num_pairs, dim, generator=generator),
+    )
+
+
+def test_numpy_and_torch_give_the_same_draws():
+    tensors = arrays()
+    ours = Draws(*(t.numpy() for t in tensors))
+    for mine, original in zip(
+        (ours.thetas, ours.xs, ours.samples), tensors, strict=True
+    ):
+        assert torch.equal(mine, original)
+
+
+def test_later_changes_to_an_array_do_not_reach_the_draws():
+    thetas, xs, samples = (t.numpy().copy() for t in arrays())
+    draws = Draws(thetas, xs, samples)
+    thetas[:] = np.nan
+    assert draws.thetas.isfinite().all()
+
+
+def test_split_is_a_partition_and_seeded():
+    draws = Draws(*arrays(num_pairs=20))
+    first, second = draws.split(0.3, seed=1)
+    assert (len(first), len(second)) == (6, 14)
+    together = torch.cat([first.thetas, second.thetas])
+    assert torch.equal(together.sort(dim=0).values, draws.thetas.sort(dim=0).values)
+    assert torch.equal(first.samples, draws.split(0.3, seed=1)[0].samples)
+    assert not torch.equal(first.samples, draws.split(0.3, seed=2)[0].samples)
+
+
+def test_split_keeps_pairs_and_their_samples_together():
+    thetas = torch.arange(10.0).unsqueeze(1)
+    draws = Draws(thetas, thetas.clone(), thetas.expand(3, 10, 1).clone())
+    for part in draws.split(0.5, seed=0):
+        assert torch.equal(part.thetas, part.xs)
+        assert torch.equal(part.samples[2], part.thetas)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -1, 2, 0.01])
+def test_split_that_leaves_a_side_empty_is_refused(fraction):
+    with pytest.raises(ValueError, match="fraction"):
+        Draws(*arrays()).split(fraction)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_save_and_load_round_trip(tmp_path, dtype):
+    draws = Draws(*(t.to(dtype) for t in arrays(x_shape=(2, 5))))
+    draws.save(tmp_path / "draws.npz")
+    loaded = Draws.load(tmp_path / "draws.npz")
+    for name in ("thetas", "xs", "samples"):
+        assert torch.equal(getattr(loaded, name), getattr(draws, name))
+        assert getattr(loaded, name).dtype == dtype
+
+
+def test_load_names_what_is_missing(tmp_path):
+    np.savez(tmp_path / "other.npz", thetas=np.zeros((3, 1)))
+    with pytest.raises(ValueError, match="missing samples, xs"):
+        Draws.load(tmp_path / "other.npz")
+
+
+def test_load_refuses_pickles_and_other_files(tmp_path):
+    np.savez(tmp_path / "evil.npz", thetas=np.array([{}]), xs=1, samples=1)
+    with pytest.raises(ValueError, match="pickle|draws"):
+        Draws.load(tmp_path / "evil.npz")
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(ValueError, match="npz|pickle"):
+        Draws.load(tmp_path / "text.npz")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"thetas": torch.zeros(6)}, ValueError, r"thetas: expected shape \(N, d\)"),
+        ({"thetas": torch.zeros(0, 2)}, ValueError, "thetas: expected at least one"),
+        ({"thetas": torch.zeros(5, 2)}, ValueError, "xs: expected 5 observations"),
+        ({"thetas": torch.zeros(6, 3)}, ValueError, "samples: expected shape"),
+        ({"thetas": torch.full((6, 2), torch.nan)}, ValueError, "thetas: .*finite"),
+        ({"xs": torch.zeros(())}, ValueError, "xs: expected 6 observations"),
+        ({"xs": torch.zeros(6, 0)}, ValueError, "xs: observations are empty"),
+        ({"xs": [torch.zeros(3)] * 6}, TypeError, "xs: .*got a list; stack"),
+        ({"xs": torch.full((6, 3), torch.nan)}, ValueError, "xs: every one of the 6"),
+        ({"xs": np.array([["a"]] * 6)}, TypeError, "xs: expected numbers"),
+        ({"samples": torch.zeros(4, 6)}, ValueError, "samples: expected shape"),
+        ({"samples": torch.zeros(6, 4, 2)}, ValueError, "looks transposed"),
+        ({"samples": torch.zeros(0, 6, 2)}, ValueError, "samples: .*S = 0"),
+        ({"samples": torch.full((4, 6, 2), torch.inf)}, ValueError, "samples: .*fin"),
+        (
+            {"samples": torch.zeros(4, 6, 2, dtype=torch.complex64)},
+            TypeError,
+            "samples: expected real",
+        ),
+    ],
+)
+def test_bad_input_names_the_argument(change, error, message):
+    given = dict(zip(("thetas", "xs", "samples"), arrays(), strict=True)) | change
+    with pytest.raises(error, match=message):
+        Draws(**given)
+
+
+def test_nan_xs_are_dropped_counted_and_masked():
+    thetas, xs, samples = arrays()
+    xs[1, 0], xs[4, 2] = torch.nan, torch.inf
+    with pytest.warns(UserWarning, match="dropped 2 of 6 pairs"):
+        draws = Draws(thetas, xs, samples)
+    assert draws.mask.tolist() == [True, False, True, True, False, True]
+    assert torch.equal(draws.thetas, thetas[draws.mask])
+    assert torch.equal(draws.samples, samples[:, draws.mask])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool, torch.half])
+def test_other_dtypes_are_converted_without_loss(dtype):
+    thetas = torch.tensor([[0, 1], [1, 0]]).to(dtype)
+    draws = Draws(thetas, thetas, thetas.expand(3, 2, 2))
+    assert draws.thetas.dtype == torch.float32
+    assert torch.equal(draws.thetas.to(dtype), thetas)
+
+
+def test_large_integers_become_doubles_or_an_error():
+    large = torch.tensor([[2**40 + 1]])
+    assert Draws(large, large, large.expand(2, 1, 1)).thetas.dtype == torch.float64
+    huge = torch.tensor([[2**60 + 1]])
+    with pytest.raises(TypeError, match="thetas: .*no float represents"):
+        Draws(huge, huge, huge.expand(2, 1, 1))
+
+
+def test_mixed_precision_is_promoted():
+    thetas, xs, samples = arrays()
+    draws = Draws(thetas.double(), xs, samples)
+    assert draws.samples.dtype == draws.thetas.dtype == torch.float64

@@ -1,0 +1,119 @@
+"""False alarms of CoLT under the null hypothesis, at finite N and K.
+
+Each setting trains once and tests 400 fresh batches: validity holds given the training.
+"""
+
+import pytest
+import torch
+
+from sbi_colt import CoLT, CoLTConfig, Draws
+
+REPETITIONS = 400
+UNTRAINED = CoLTConfig(probes=("mahalanobis", "random"), num_redraws=199)
+TRAINED = CoLTConfig(
+    probes=("centre", "ball"),
+    num_redraws=199,
+    max_epochs=10,
+    validation_fraction=0,  # the last state, however much it has overfitted
+    learning_rate=3e-3,
+    num_hidden=16,
+)
+
+
+def p_values(make, config, num_pairs, generator, repetitions=REPETITIONS):
+    colt = CoLT(config, seed=1).fit(make(num_pairs), show_progress_bar=False)
+    results = [colt.test(make(num_pairs)) for _ in range(repetitions)]
+    return torch.tensor([result.p_value for result in results]), results
+
+
+@pytest.mark.parametrize("config", [UNTRAINED, TRAINED], ids=["untrained", "trained"])
+@pytest.mark.parametrize("dim", [1, 3, 20])
+@pytest.mark.parametrize("num_pairs", [20, 200])
+@pytest.mark.parametrize("num_samples", [1, 5, 20, 100])
+def test_false_alarms_are_at_the_level(
+    make_draws, generator, within_binomial_band, num_samples, num_pairs, dim, config
+):
+    def make(n):
+        return make_draws(n, num_samples, dim, generator)
+
+    p, _ = p_values(make, config, num_pairs, generator)
+    assert within_binomial_band(int((p <= 0.05).sum()), REPETITIONS, 0.05)
+
+
+@pytest.mark.parametrize("level", [0.01, 0.05, 0.2])
+def test_other_levels_hold_too(make_draws, generator, within_binomial_band, level):
+    def make(n):
+        return make_draws(n, 20, 3, generator)
+
+    p, _ = p_values(make, TRAINED, 50, generator, repetitions=1000)
+    assert within_binomial_band(int((p <= level).sum()), 1000, level)
+
+
+@pytest.mark.parametrize("config", [UNTRAINED, TRAINED], ids=["untrained", "trained"])
+@pytest.mark.parametrize("num_samples", [1, 5, 100])
+def test_discrete_parameters_are_tested_exactly(
+    generator, within_binomial_band, num_samples, config
+):
+    def make(n):
+        xs = torch.randint(3, (n, 1), generator=generator)
+        members = torch.randint(2, (num_samples + 1, n, 2), generator=generator) + xs
+        return Draws(members[0], xs, members[1:])  # ties everywhere
+
+    p, _ = p_values(make, config, 50, generator)
+    assert within_binomial_band(int((p <= 0.05).sum()), REPETITIONS, 0.05)
+
+
+@pytest.mark.parametrize("probe", ["mahalanobis", "centre", "paper-full"])
+def test_a_single_probe_is_exact_by_scipy(
+    make_draws, generator, within_binomial_band, probe
+):
+    config = CoLTConfig(
+        probes=(probe,), max_epochs=10, num_hidden=16, validation_fraction=0
+    )
+
+    def make(n):
+        return make_draws(n, 10, 2, generator)
+
+    p, _ = p_values(make, config, 40, generator)
+    assert within_binomial_band(int((p <= 0.05).sum()), REPETITIONS, 0.05)
+
+
+def test_the_null_gives_no_certificate(make_draws, generator):
+    def make(n):
+        return make_draws(n, 20, 3, generator)
+
+    _, results = p_values(make, TRAINED, 100, generator)
+    assert sum(r.distance_lower == 0 for r in results) >= 0.95 * REPETITIONS
+
+
+@pytest.mark.parametrize(
+    ("width", "shift"), [(1.0, 0.0), (1.5, 0.0), (0.5, 0.3)], ids=str
+)
+def test_the_certificate_is_below_the_true_deviation(
+    make_draws, generator, width, shift
+):
+    def make(n):
+        return make_draws(n, 20, 2, generator, width, shift)
+
+    colt = CoLT(TRAINED, seed=1).fit(make(100), show_progress_bar=False)
+    # 40,000 pairs give each probe's true deviation to within 0.01.
+    truth = {p.name: p.statistic for p in colt.test(make(40000)).probes}
+    results = [colt.test(make(60)) for _ in range(REPETITIONS)]
+    covered = [
+        all(p.distance_lower <= truth[p.name] for p in r.probes)
+        and r.distance_lower <= max(truth.values())
+        for r in results
+    ]
+    assert sum(covered) >= 0.95 * REPETITIONS
+    if width != 1:  # it is not empty either: it certifies real deviations
+        assert max(r.distance_lower for r in results) > 0
+
+
+def test_local_verdicts_are_exact(make_draws, generator, within_binomial_band):
+    def make(n):
+        return make_draws(n, 10, 2, generator)
+
+    colt = CoLT(UNTRAINED, seed=1).fit(make(20), show_progress_bar=False)
+    x_o = torch.tensor([2.0, -1.0])
+    p = [colt.test(make(60)).at(x_o).p_value for _ in range(REPETITIONS)]
+    assert within_binomial_band(sum(value <= 0.05 for value in p), REPETITIONS, 0.05)

@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest
+
+from sbi_colt.ranks import bag_ranks
+from sbi_colt.testing import (
+    distance_margin,
+    ks_p_value,
+    ks_statistic,
+    nearness_weights,
+    redraw_statistics,
+    redrawn_p_value,
+    take_members,
+    worst_level,
+)
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 400])
+def test_ks_agrees_with_scipy(generator, n):
+    ranks = torch.rand(n, generator=generator, dtype=torch.float64) ** 1.3
+    expected = kstest(ranks.numpy(), "uniform", method="exact")
+    statistic = ks_statistic(ranks).item()
+    assert statistic == pytest.approx(expected.statistic, abs=1e-12)
+    assert ks_p_value(statistic, n) == pytest.approx(expected.pvalue, abs=1e-9)
+
+
+def test_equal_weights_give_the_unweighted_statistic(generator):
+    ranks = torch.rand(3, 50, generator=generator, dtype=torch.float64)
+    weights = torch.full((50,), 0.3, dtype=torch.float64)
+    torch.testing.assert_close(ks_statistic(ranks, weights), ks_statistic(ranks))
+
+
+def test_integer_weights_repeat_ranks(generator):
+    ranks = torch.rand(20, generator=generator, dtype=torch.float64)
+    weights = torch.randint(1, 4, (20,), generator=generator)
+    repeated = ranks.repeat_interleave(weights)
+    torch.testing.assert_close(
+        ks_statistic(ranks, weights.double()), ks_statistic(repeated)
+    )
+
+
+def test_weight_zero_leaves_a_rank_out(generator):
+    ranks = torch.rand(20, generator=generator, dtype=torch.float64)
+    weights = torch.ones(20, dtype=torch.float64)
+    weights[5:] = 0
+    torch.testing.assert_close(ks_statistic(ranks, weights), ks_statistic(ranks[:5]))
+
+
+def test_take_members_takes_one_rank_per_bag():
+    tables = torch.arange(12.0).reshape(2, 2, 3)
+    members = torch.tensor([[0, 2], [1, 1]])
+    expected = [[[0.0, 5.0], [6.0, 11.0]], [[1.0, 4.0], [7.0, 10.0]]]
+    assert take_members(tables, members).tolist() == expected
+
+
+def test_redrawn_statistics_have_the_exact_null_distribution(generator):
+    scores = torch.randn(40, 200, generator=generator)
+    tables = bag_ranks(scores, generator).unsqueeze(0)
+    null = redraw_statistics(tables, 2000, generator).squeeze(1)
+    # p-values of re-drawn KS statistics by SciPy's exact law are uniform.
+    p_values = [ks_p_value(float(statistic), 40) for statistic in null]
+    assert kstest(p_values, "uniform").pvalue > 0.01
+
+
+def test_redraws_keep_the_dependence_of_probes(generator):
+    scores = torch.randn(40, 50, generator=generator)
+    table = bag_ranks(scores, generator)
+    null = redraw_statistics(torch.stack([table, table]), 50, generator)
+    assert torch.equal(null[:, 0], null[:, 1])
+
+
+def test_redrawing_in_chunks_gives_all_redraws(generator, monkeypatch):
+    monkeypatch.setattr("sbi_colt.testing._CHUNK", 1000)
+    tables = bag_ranks(torch.randn(40, 9, generator=generator), generator)
+    assert redraw_statistics(tables.unsqueeze(0), 101, generator).shape == (101, 1)
+
+
+def test_redrawn_p_value_is_exact_at_its_resolution(generator, within_binomial_band):
+    rejections = 0
+    for _ in range(2000):
+        statistics = torch.rand(20, generator=generator)
+        rejections += redrawn_p_value(float(statistics[0]), statistics[1:]) <= 0.05
+    assert within_binomial_band(rejections, 2000, 0.05)
+
+
+def test_worst_level_attains_the_statistic(generator):
+    for power in (0.5, 2.0):  # an excess and a lack of mass in small balls
+        ranks = torch.rand(60, generator=generator, dtype=torch.float64) ** power
+        level, mass_p = worst_level(ranks)
+        assert abs(mass_p - level) == pytest.approx(ks_statistic(ranks).item())
+        assert (mass_p > level) == (power > 1)
+
+
+def test_margin_falls_with_pairs_and_grows_with_probes():
+    assert distance_margin(400, 1, 0.95) == pytest.approx(
+        distance_margin(100, 1, 0.95) / 2
+    )
+    assert distance_margin(100, 4, 0.95) > distance_margin(100, 1, 0.95)
+    assert distance_margin(100, 1, 0.95) == pytest.approx(
+        np.sqrt(np.log(2 / 0.05) / 200)
+    )
+
+
+def test_nearness_weights_fall_with_distance():
+    features = torch.tensor([[3.0], [0.0], [1.0], [2.0], [10.0]])
+    weights = nearness_weights(features, torch.tensor([0.2]), share=0.4)
+    assert weights.max() == 1
+    assert weights.argsort(descending=True).tolist() == [1, 2, 3, 0, 4]
+
+
+def test_nearness_weights_survive_equal_xs():
+    weights = nearness_weights(torch.zeros(5, 2), torch.zeros(2))
+    assert torch.equal(weights, torch.ones(5))
