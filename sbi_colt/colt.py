@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws, clean_pairs
-from sbi_colt.localization import BallProbe, Scales, embed_xs, make_frame
+from sbi_colt.localization import BallProbe, Coordinates, Scales, embed_xs, make_frame
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult
@@ -156,10 +156,8 @@ class CoLT:
         with isolated_rng(generator), torch.no_grad():
             members, truth = _bags(draws, generator)
             xs = draws.xs.float()
-            frames = {
-                kind: make_frame(members, kind, self.scales)
-                for kind in {p.spec.coordinates for p in self.probes}
-            }
+            kinds: set[Coordinates] = {p.spec.coordinates for p in self.probes}
+            frames = {kind: make_frame(members, kind, self.scales) for kind in kinds}
             tables = []
             for probe in self.probes:
                 probe.eval()

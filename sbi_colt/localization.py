@@ -32,7 +32,15 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MLP", "BallProbe", "Frame", "ProbeSpec", "Scales", "make_frame"]
+__all__ = [
+    "MLP",
+    "BallProbe",
+    "Coordinates",
+    "Frame",
+    "ProbeSpec",
+    "Scales",
+    "make_frame",
+]
 
 Coordinates = Literal["raw", "global", "bag"]
 Centre = Literal["learned", "origin", "random"]
@@ -249,7 +257,7 @@ def embed_xs(xs: Tensor, embedding_net: nn.Module | None) -> Tensor:
             "embedding_net: expected a tensor with one row per x, "
             f"({len(xs)}, …), got {_describe(features)}."
         )
-    return features.flatten(start_dim=1)
+    return features.reshape(len(features), -1)
 
 
 class _Residual(nn.Module):

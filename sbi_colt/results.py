@@ -23,7 +23,33 @@ from sbi_colt.testing import (
 )
 from sbi_colt.training import History
 
-__all__ = ["CoLTResult", "Evidence", "LocalResult", "Localization", "ProbeResult"]
+__all__ = [
+    "CoLTResult",
+    "Evidence",
+    "LocalResult",
+    "Localization",
+    "ProbeResult",
+    "TestResult",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class TestResult:
+    """The outcome of one diagnostic.
+
+    Args:
+        name: The method's name.
+        p_value: Its p-value.
+        statistic: Its test statistic.
+        ranks: Its ranks where it has any, with shape ``(N,)`` or ``(N, d)``.
+    """
+
+    __test__ = False  # not a test case for pytest to collect
+
+    name: str
+    p_value: float
+    statistic: float
+    ranks: Tensor | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from torch import Tensor
@@ -42,7 +43,10 @@ def draw_posterior_samples(
             f"num_posterior_samples: expected at least 1, got {num_samples}."
         )
     generator = generator_from(resolve_seed(seed), "samples")
-    with isolated_rng(generator):
+    with isolated_rng(generator), warnings.catch_warnings():
+        # sbi speaks of batches that it chose itself.
+        warnings.filterwarnings("ignore", "Capping max_sampling_batch_size")
+        warnings.filterwarnings("ignore", "Note that for batched sampling")
         samples = posterior.sample_batched(
             (int(num_samples),), x=xs, show_progress_bars=show_progress_bar
         )

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import random
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import binom
 
 from sbi_colt import Draws
+
+# One thread for each of the processes that share the cores.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _scratch_directory(tmp_path_factory):
+    """Run in a directory of its own: sbi writes its training logs where it stands."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("scratch"))
+    yield
+    os.chdir(before)
 
 
 @pytest.fixture
@@ -55,8 +70,6 @@ def make_draws():
 @pytest.fixture
 def unchanged_random_state():
     """Fail a test that moves the caller's global random state."""
-    import random
-
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()
     yield
     assert random.getstate() == before[0]

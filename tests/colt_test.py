@@ -1,0 +1,302 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from sbi.neural_nets.embedding_nets import (
+    CNNEmbedding,
+    FCEmbedding,
+    PermutationInvariantEmbedding,
+)
+from torch import nn
+
+from sbi_colt import CoLT, CoLTConfig, Draws, check_colt
+
+QUICK = CoLTConfig(max_epochs=8, num_redraws=199, num_hidden=16)
+
+
+def fitted(draws, config=QUICK, seed=0):
+    return CoLT(config, seed=seed).fit(draws, show_progress_bar=False)
+
+
+def numbers(result):
+    return (
+        result.p_value,
+        result.statistic,
+        result.distance,
+        result.distance_lower,
+        [(p.name, p.statistic, p.p_value) for p in result.probes],
+        result.ranks.tolist(),
+    )
+
+
+@pytest.mark.parametrize("width", [0.6, 1.6])
+def test_a_wrong_width_is_rejected(make_draws, generator, width):
+    colt = fitted(make_draws(100, 100, 3, generator, width))
+    result = colt.test(make_draws(100, 100, 3, generator, width))
+    assert result.p_value <= 0.005
+    assert 0 < result.distance_lower < result.distance
+    assert check_colt(result)["verdict"] == "rejected"
+
+
+def test_the_direction_of_a_wrong_width_shows_in_the_ranks(make_draws, generator):
+    means = {}
+    for width in (0.6, 1.0, 1.6):
+        colt = fitted(
+            make_draws(50, 50, 2, generator, width), CoLTConfig(probes=("mahalanobis",))
+        )
+        ranks = colt.test(make_draws(500, 50, 2, generator, width)).ranks
+        means[width] = ranks.mean().item()
+    assert means[0.6] > 0.6  # too narrow: the truth lies outside
+    assert 0.45 < means[1.0] < 0.55
+    assert means[1.6] < 0.4
+
+
+def test_same_seed_same_result_bit_for_bit(make_draws, generator):
+    train = make_draws(60, 30, 2, generator, 1.2)
+    test = make_draws(60, 30, 2, generator, 1.2)
+    first, second = (numbers(fitted(train, seed=5).test(test)) for _ in range(2))
+    assert first == second
+    assert numbers(fitted(train, seed=6).test(test)) != first
+
+
+def test_order_of_tests_does_not_matter(make_draws, generator):
+    colt = fitted(make_draws(60, 30, 2, generator))
+    a, b = (make_draws(60, 30, 2, generator) for _ in range(2))
+    first = numbers(colt.test(a))
+    colt.test(b)
+    assert numbers(colt.test(a)) == first
+
+
+def test_without_a_seed_results_differ_but_can_be_repeated(make_draws, generator):
+    train, test = (make_draws(60, 30, 2, generator) for _ in range(2))
+    first, second = (fitted(train, seed=None).test(test) for _ in range(2))
+    assert first.seed != second.seed
+    assert numbers(fitted(train, seed=first.seed).test(test)) == numbers(first)
+
+
+@pytest.mark.usefixtures("unchanged_random_state")
+def test_public_calls_leave_the_random_state_alone(make_draws, generator, tmp_path):
+    draws = make_draws(60, 10, 2, generator)
+    train, test = draws.split(0.5)
+    with torch.random.fork_rng():  # building a user's net is the user's business
+        net = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5))
+    config = replace(QUICK, embedding_net=net)
+    colt = fitted(train, config, seed=None)
+    result = colt.test(test)
+    result.at(test.xs[0])
+    result.localize(test.xs[:2] + 1)
+    check_colt(result)
+    draws.save(tmp_path / "draws.npz")
+    Draws.load(tmp_path / "draws.npz")
+    colt.save(tmp_path / "colt.pt")
+    CoLT.load(tmp_path / "colt.pt", embedding_net=net)
+
+
+def test_training_pairs_are_refused_in_the_test(make_draws, generator):
+    draws = make_draws(60, 10, 2, generator)
+    colt = fitted(draws)
+    with pytest.raises(ValueError, match="60 of 60 test pairs were used in training"):
+        colt.test(draws)
+    fresh = Draws(draws.thetas, draws.xs, draws.samples.flip(0) + 0.1)
+    with pytest.raises(ValueError, match="used in training"):
+        colt.test(fresh)  # the same pairs with other draws are no better
+
+
+def test_discrete_pairs_may_repeat_by_chance():
+    ones = torch.ones(20, 1)
+    draws = Draws(ones, ones, ones.expand(3, 20, 1))
+    assert 0 <= fitted(draws).test(draws).p_value <= 1
+
+
+def test_test_before_fit_is_refused(make_draws, generator):
+    with pytest.raises(RuntimeError, match=r"call fit\(draws\) before"):
+        CoLT().test(make_draws(20, 5, 2, generator))
+
+
+def test_other_dimensions_than_in_training_are_refused(make_draws, generator):
+    colt = fitted(make_draws(40, 5, 2, generator))
+    with pytest.raises(ValueError, match="trained on θ of dimension 2"):
+        colt.test(make_draws(40, 5, 3, generator))
+
+
+def test_arguments_of_the_wrong_type_are_named(make_draws, generator):
+    with pytest.raises(TypeError, match="config: expected a CoLTConfig"):
+        CoLT({"probes": 3})
+    with pytest.raises(TypeError, match="seed: expected an int"):
+        CoLT(seed="one")
+    with pytest.raises(TypeError, match="draws: expected Draws"):
+        CoLT().fit((1, 2, 3))
+    result = fitted(make_draws(40, 5, 2, generator)).test(
+        make_draws(40, 5, 2, generator)
+    )
+    with pytest.raises(ValueError, match="level: expected"):
+        check_colt(result, level=5)
+
+
+def test_another_number_of_draws_at_test_time_is_fine(make_draws, generator):
+    colt = fitted(make_draws(60, 100, 2, generator, 1.6))
+    result = colt.test(make_draws(100, 7, 2, generator, 1.6))
+    assert result.num_posterior_samples == 7
+    assert result.p_value <= 0.05
+
+
+def test_save_and_load_give_the_same_test(make_draws, generator, tmp_path):
+    config = replace(QUICK, embedding=nn.Linear(2, 2))
+    colt = fitted(make_draws(60, 20, 2, generator), config)
+    test = make_draws(60, 20, 2, generator)
+    colt.save(tmp_path / "colt.pt")
+    loaded = CoLT.load(tmp_path / "colt.pt", embedding=nn.Linear(2, 2))
+    assert numbers(loaded.test(test)) == numbers(colt.test(test))
+    assert loaded.history == colt.history
+
+
+def test_loading_asks_for_a_users_networks(make_draws, generator, tmp_path):
+    config = replace(QUICK, embedding=nn.Linear(2, 2))
+    fitted(make_draws(60, 20, 2, generator), config).save(tmp_path / "colt.pt")
+    with pytest.raises(ValueError, match="embedding: expected Linear"):
+        CoLT.load(tmp_path / "colt.pt")
+
+
+def test_a_saved_test_still_refuses_its_training_pairs(make_draws, generator, tmp_path):
+    draws = make_draws(60, 20, 2, generator)
+    fitted(draws).save(tmp_path / "colt.pt")
+    with pytest.raises(ValueError, match="used in training"):
+        CoLT.load(tmp_path / "colt.pt").test(draws)
+
+
+def test_other_files_are_not_loaded(tmp_path):
+    torch.save({"weights": torch.zeros(3)}, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="not a file that CoLT.save wrote"):
+        CoLT.load(tmp_path / "other.pt")
+
+
+@pytest.mark.parametrize("column", ["x", "theta", "both"])
+def test_constant_columns_do_no_harm(make_draws, generator, column):
+    def make(n):
+        draws = make_draws(n, 50, 2, generator, 1.6)
+        thetas, xs, samples = draws.thetas, draws.xs, draws.samples
+        if column != "theta":
+            xs = torch.cat([xs, torch.full((n, 1), 1e4)], dim=1)
+        if column != "x":
+            thetas = torch.cat([thetas, torch.full((n, 1), -7.0)], dim=1)
+            samples = torch.cat([samples, torch.full((50, n, 1), -7.0)], dim=2)
+        return Draws(thetas, xs, samples)
+
+    assert fitted(make(100)).test(make(100)).p_value <= 0.01
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_units_of_parameters_and_data_do_not_matter(make_draws, generator, scale):
+    def make(n):
+        draws = make_draws(n, 50, 2, generator, 1.6)
+        return Draws(scale * draws.thetas, draws.xs / scale, scale * draws.samples)
+
+    assert fitted(make(100)).test(make(100)).p_value <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("net", "x_shape"),
+    [
+        (FCEmbedding(6, output_dim=4), (6,)),
+        (CNNEmbedding((16, 16), output_dim=5), (1, 16, 16)),
+        (PermutationInvariantEmbedding(FCEmbedding(3), 20, output_dim=4), (7, 3)),
+    ],
+    ids=["vectors", "images", "sets"],
+)
+def test_sbis_embedding_nets_fit(generator, net, x_shape):
+    def make(n):
+        xs = torch.randn(n, *x_shape, generator=generator)
+        mean = xs.flatten(1)[:, :2]
+        noise = torch.randn(31, n, 2, generator=generator)
+        return Draws(mean + noise[0], xs, mean + 2 * noise[1:])
+
+    config = replace(QUICK, embedding_net=net, max_epochs=2)
+    result = fitted(make(60), config).test(make(60))
+    assert result.p_value <= 0.05
+    assert result.at(make(1).xs).num_effective > 5
+    assert result.localize(make(4).xs).centres.shape == (4, 2)
+
+
+def test_xs_without_a_feature_axis_and_higher_rank_xs_work(make_draws, generator):
+    for x_shape in ((), (2, 3, 2)):
+        thetas = torch.randn(40, 1, generator=generator)
+        xs = torch.randn(40, *x_shape, generator=generator)
+        draws = Draws(thetas, xs, torch.randn(9, 40, 1, generator=generator))
+        train, test = draws.split(0.5, seed=0)
+        assert 0 < fitted(train).test(test).p_value <= 1
+
+
+def test_localize_finds_the_excess_mode(generator):
+    """q puts a third of its mass at θ = x + 5, where p has none."""
+
+    def make(n):
+        xs = torch.randn(n, 1, generator=generator)
+        mode = 5 * (torch.rand(200, n, 1, generator=generator) < 1 / 3)
+        noise = 0.5 * torch.randn(201, n, 1, generator=generator)
+        return Draws(xs + noise[0], xs, xs + noise[1:] + mode)
+
+    config = CoLTConfig(probes=("centre",), learning_rate=5e-3)
+    result = fitted(make(300), config).test(make(300))
+    assert result.distance_lower > 0.1
+    xs = torch.tensor([[-1.0], [1.0]])
+    samples = make(2).samples - make(2).xs + xs
+    where = result.localize(xs, samples)
+    assert where.sign * (where.mass_p - where.mass_q) > 0.25
+    low, high = where.mass_p_interval
+    assert low <= where.mass_p <= high
+    assert where.centres.shape == (2, 1)
+    assert not where.borrowed.any()
+
+
+def test_localize_borrows_moments_only_for_new_xs(make_draws, generator):
+    test = make_draws(40, 10, 2, generator)
+    result = fitted(make_draws(40, 10, 2, generator)).test(test)
+    own = result.localize()
+    again = result.localize(test.xs)
+    torch.testing.assert_close(again.centres, own.centres)
+    assert not again.borrowed.any()
+    assert result.localize(test.xs[:3] + 0.01).borrowed.all()
+
+
+def test_the_ball_holds_its_share_of_the_draws(make_draws, generator):
+    test = make_draws(40, 400, 2, generator)
+    result = fitted(
+        make_draws(40, 10, 2, generator), CoLTConfig(probes=("paper-id",), max_epochs=3)
+    ).test(test)
+    where = result.localize()
+    gaps = (test.samples - where.centres).norm(dim=-1)  # (S, N)
+    inside = (gaps <= where.radii).float().mean(dim=0)
+    torch.testing.assert_close(
+        inside, torch.full((40,), where.mass_q), atol=0.01, rtol=0
+    )
+
+
+def test_bad_observations_are_named(make_draws, generator):
+    result = fitted(make_draws(40, 10, 2, generator)).test(
+        make_draws(40, 10, 2, generator)
+    )
+    with pytest.raises(ValueError, match=r"x_o: expected \(1, 2\)"):
+        result.at(torch.zeros(3))
+    with pytest.raises(ValueError, match=r"xs: expected \('n', 2\)"):
+        result.localize(torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="samples: expected"):
+        result.localize(torch.zeros(3, 2), torch.zeros(5, 2, 2))
+    with pytest.raises(ValueError, match="finite"):
+        result.at(torch.tensor([torch.nan, 0]))
+
+
+def test_check_colt_is_plain_numbers(make_draws, generator):
+    result = fitted(make_draws(40, 10, 2, generator)).test(
+        make_draws(40, 10, 2, generator)
+    )
+    plain = check_colt(result)
+    assert json.loads(json.dumps(plain)) == plain
+    assert set(plain) == {
+        "p_value",
+        "statistic",
+        "distance",
+        "distance_lower",
+        "probe",
+        "verdict",
+    }
