@@ -7,7 +7,7 @@ from sbi_colt.colt import CoLT, check_colt, run_colt
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.results import CoLTResult
-from sbi_colt.sampling import draw_posterior_samples
+from sbi_colt.sampling import draw, draw_posterior_samples
 
 __all__ = [
     "CoLT",
@@ -15,6 +15,7 @@ __all__ = [
     "CoLTResult",
     "Draws",
     "check_colt",
+    "draw",
     "draw_posterior_samples",
     "run_colt",
 ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["digest", "generator_from", "isolated_rng", "resolve_seed"]
+__all__ = ["derive_seed", "digest", "generator_from", "isolated_rng", "resolve_seed"]
+
+_LOCK = threading.RLock()
 
 
 def resolve_seed(seed: int | None) -> int:
@@ -51,9 +54,19 @@ def generator_from(seed: int, *stream: int | str) -> torch.Generator:
         >>> bool(torch.rand(1, generator=a) == torch.rand(1, generator=b))
         False
     """
+    return torch.Generator().manual_seed(derive_seed(seed, *stream))
+
+
+def derive_seed(seed: int, *stream: int | str) -> int:
+    """Return the seed of one stream of a seed.
+
+    Example:
+        >>> derive_seed(0, "x", 1) != derive_seed(0, "x", 2)
+        True
+    """
     key = "/".join(str(part) for part in (seed, *stream)).encode()
     value = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
-    return torch.Generator().manual_seed(value & (2**63 - 1))
+    return value & (2**63 - 1)
 
 
 def digest(*tensors: Tensor) -> str:
@@ -78,6 +91,11 @@ def isolated_rng(generator: torch.Generator) -> Iterator[None]:
     The caller's torch (CPU and CUDA), NumPy and Python states are put back
     afterwards, whatever happens inside.
     """
+    with _LOCK:  # threads share the global state
+        yield from _isolated(generator)
+
+
+def _isolated(generator: torch.Generator) -> Iterator[None]:
     seeds = torch.randint(2**31, (3,), generator=generator).tolist()
     python_state, numpy_state = random.getstate(), np.random.get_state()
     with torch.random.fork_rng():

@@ -1,64 +1,279 @@
-"""Posterior draws: the only room that knows sbi's posteriors."""
+"""The adapter: one set of posterior draws for every diagnostic.
+
+`draw_posterior_samples` draws K times at every x from anything that sbi can train, and
+from what sbi did not make; `draw` simulates the pairs first. `sbi_colt.samplers` lists
+how each posterior is sampled. What holds for all of them:
+
+*Order.* The draws of each x are shuffled: the first k are as good a sample as any k,
+though chains and ensembles hand theirs out in order. The members of an ensemble are
+chosen for each x by itself; sbi's own batched sampling chooses them once for all xs,
+which makes the xs' draws depend on each other.
+
+*Leakage.* Draws are proposed without rejection; those in the prior's support are kept,
+and only xs that are short are drawn again. An x whose acceptance is below
+``min_acceptance``, or that is not finished within ``max_sampling_time``, is left out
+with a warning; which xs are left out depends on q and x alone, so what remains is as
+valid a test. More than ``max_lost`` of them is an error.
+
+*Seeds.* A seed means the same draws for any number of workers, any backend of joblib
+and any memory budget down to one block (131,072 draws). It cannot for a sampler that
+keeps random numbers of its own (a callable's NumPy generator, say), nor when time ends
+the run. The caller's random state is left as it was.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 import warnings
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 
-from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
+from sbi_colt.checkpoint import Checkpoint
+from sbi_colt.draws import Draws
+from sbi_colt.randomness import digest, resolve_seed
+from sbi_colt.runs import PosteriorSamples, RunOptions, SamplingError, run
+from sbi_colt.simulation import simulate_pairs
 
-__all__ = ["draw_posterior_samples"]
+__all__ = [
+    "PosteriorSamples",
+    "SamplingError",
+    "draw",
+    "draw_posterior_samples",
+    "sample_posterior",
+]
 
 
-def draw_posterior_samples(
+def draw(
     posterior: Any,
-    xs: Tensor,
-    num_samples: int,
+    prior: Any,
+    simulator: Any,
+    num_simulations: int,
+    num_posterior_samples: int,
     *,
     seed: int | None = None,
     num_workers: int = 1,
     show_progress_bar: bool = True,
+    device: str | torch.device = "cpu",
+    **options: Any,
+) -> Draws:
+    """Simulate pairs and draw from the posterior at each x.
+
+    Args:
+        posterior: What to draw from, as in `draw_posterior_samples`.
+        prior: Prior: a torch distribution, a list of them, or anything that sbi's
+            `process_prior` takes.
+        simulator: Function from parameters to data, of a batch ``(n, d)`` or of a
+            single θ ``(d,)``, in torch or NumPy. Pairs for which it raises or returns
+            NaN or infinity are dropped, counted and replaced.
+        num_simulations: Pairs, N.
+        num_posterior_samples: Draws per x, S.
+        seed: Seed of simulation and sampling.
+        num_workers: Processes for simulators and samplers that take one at a time.
+        show_progress_bar: Whether to show progress.
+        device: Device of the draws.
+        **options: Further options of `draw_posterior_samples`.
+
+    Returns:
+        The draws; xs that could not be sampled are left out with a warning.
+    """
+    seed = resolve_seed(seed)
+    thetas, xs = simulate_pairs(
+        prior,
+        simulator,
+        num_simulations,
+        seed=seed,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+    )
+    result = sample_posterior(
+        posterior,
+        xs,
+        num_posterior_samples,
+        seed=seed,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+        device=device,
+        **options,
+    )
+    keep = result.mask
+    return Draws(
+        thetas[keep].to(device), xs[keep].to(device), result.samples[:, keep.to(device)]
+    )
+
+
+def draw_posterior_samples(
+    posterior: Any,
+    xs: Any,
+    num_samples: int,
+    *,
+    seed: int | None = None,
+    max_sampling_time: float | None = None,
+    num_workers: int = 1,
+    show_progress_bar: bool = True,
     use_batched_sampling: bool = True,
+    checkpoint: str | os.PathLike | None = None,
+    max_lost: float = 0.1,
+    min_acceptance: float = 1e-3,
+    memory_budget: int = 2**30,
+    device: str | torch.device = "cpu",
 ) -> Tensor:
     """Draw from q(θ | x) for every x.
 
     Args:
-        posterior: A posterior obtained from sbi.
+        posterior: A posterior of sbi, a callable ``q(xs, num_samples)`` that returns
+            ``(num_samples, len(xs), d)``, or an object with ``sample((num,), x=x)``.
         xs: Observations, with shape ``(N, …)``.
         num_samples: Draws per x, S.
         seed: Seed; the caller's random state is left as it was.
-        num_workers: Processes for samplers that have no batched form.
-        show_progress_bar: Whether to show progress.
-        use_batched_sampling: Whether to sample all xs at once.
+        max_sampling_time: Most seconds for the whole call, or `None`.
+        num_workers: Processes for samplers that take one x at a time. With 1, a joblib
+            backend that you have set (``joblib.parallel_config``) decides.
+        show_progress_bar: Whether to show progress over xs.
+        use_batched_sampling: Whether to prefer samplers that take many xs at once.
+        checkpoint: A folder that keeps what is done. A run that was killed goes on
+            from there and gives the same draws as one that was not.
+        max_lost: Largest share of xs that may be left out before it is an error.
+        min_acceptance: An x is given up after ``num_samples / min_acceptance``
+            proposals.
+        memory_budget: Most bytes of proposals held at a time, besides the result.
+        device: Device of the result.
 
     Returns:
-        Draws with shape ``(S, N, d)``.
+        Draws with shape ``(S, N, d)``; NaN for xs left out, of which a warning tells.
+
+    Example:
+        >>> def q(xs, num_samples):
+        ...     return xs + torch.randn(num_samples, *xs.shape)
+        >>> xs = torch.zeros(5, 2)
+        >>> draw_posterior_samples(q, xs, 10, show_progress_bar=False).shape
+        torch.Size([10, 5, 2])
     """
-    if isinstance(num_samples, bool) or int(num_samples) != num_samples:
-        raise TypeError(f"num_posterior_samples: expected an int, got {num_samples!r}.")
-    if num_samples < 1:
+    return sample_posterior(
+        posterior,
+        xs,
+        num_samples,
+        seed=seed,
+        max_sampling_time=max_sampling_time,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+        use_batched_sampling=use_batched_sampling,
+        checkpoint=checkpoint,
+        max_lost=max_lost,
+        min_acceptance=min_acceptance,
+        memory_budget=memory_budget,
+        device=device,
+    ).samples
+
+
+def sample_posterior(
+    posterior: Any,
+    xs: Any,
+    num_samples: int,
+    *,
+    seed: int | None = None,
+    max_sampling_time: float | None = None,
+    num_workers: int = 1,
+    show_progress_bar: bool = True,
+    use_batched_sampling: bool = True,
+    checkpoint: str | os.PathLike | None = None,
+    max_lost: float = 0.1,
+    min_acceptance: float = 1e-3,
+    memory_budget: int = 2**30,
+    device: str | torch.device = "cpu",
+) -> PosteriorSamples:
+    """Draw as `draw_posterior_samples` does, and say which xs were left out."""
+    xs = _checked_xs(xs)
+    num_samples = _checked_number(num_samples)
+    known = None if checkpoint is None else Checkpoint.known_header(checkpoint)
+    if seed is None and known is not None:
+        seed = int(known["seed"])  # go on with the seed of the run that was killed
+    seed = resolve_seed(seed)
+    options = RunOptions(
+        seed=seed,
+        deadline=None
+        if max_sampling_time is None
+        else time.monotonic() + max_sampling_time,
+        num_workers=num_workers,
+        use_batched_sampling=use_batched_sampling,
+        memory_budget=memory_budget,
+        min_acceptance=min_acceptance,
+        device=torch.device(device),
+    )
+    header = {
+        "seed": seed,
+        "num_samples": num_samples,
+        "xs": digest(xs),
+        "posterior": type(posterior).__name__,
+    }
+    kept = Checkpoint(checkpoint, header)
+    progress = tqdm(
+        total=len(xs),
+        desc=f"Drawing {num_samples} posterior samples per x",
+        unit="x",
+        disable=not show_progress_bar,
+        leave=False,
+    )
+    with progress:
+        result = run(posterior, xs, num_samples, options, kept, progress)
+    _report_losses(result, max_lost)
+    return result
+
+
+def _report_losses(result: PosteriorSamples, max_lost: float) -> None:
+    lost = (~result.mask).nonzero().flatten()
+    if not len(lost):
+        return
+    total = len(result.mask)
+    # Worst first; NaN (unknown) last.
+    order = result.acceptance[lost].nan_to_num(nan=2.0).argsort()
+    named = ", ".join(
+        f"{int(i)} ({_percent(result.acceptance[i])})" for i in lost[order][:5]
+    )
+    more = ", …" if len(lost) > 5 else ""
+    message = (
+        f"posterior: {len(lost)} of {total} xs could not be sampled in the time and "
+        "number of proposals allowed. Their indices, with the share of proposals "
+        f"inside the prior's support: {named}{more}."
+    )
+    if len(lost) > max_lost * total:
+        raise SamplingError(
+            f"{message} That is more than max_lost = {max_lost:g}. The posterior leaks "
+            "out of the prior's support or is slow: retrain it, raise "
+            "max_sampling_time, or lower min_acceptance."
+        )
+    warnings.warn(f"{message} They are left out.", stacklevel=4)
+
+
+def _percent(value: Tensor) -> str:
+    return "unknown" if value.isnan() else f"{float(value):.2g}"
+
+
+def _checked_xs(xs: Any) -> Tensor:
+    if isinstance(xs, (list, tuple)):
+        raise TypeError(
+            f"xs: expected a torch or NumPy array, got a {type(xs).__name__}; stack "
+            f"its {len(xs)} entries with torch.stack or numpy.stack."
+        )
+    xs = torch.as_tensor(xs)
+    if not xs.is_floating_point():
+        xs = xs.float()
+    if xs.ndim == 0 or len(xs) == 0:
+        raise ValueError(f"xs: expected shape (N, …), got {tuple(xs.shape)}.")
+    if not xs.isfinite().all():
         raise ValueError(
-            f"num_posterior_samples: expected at least 1, got {num_samples}."
+            "xs: expected finite values, got NaN or infinity; leave those pairs out."
         )
-    generator = generator_from(resolve_seed(seed), "samples")
-    with isolated_rng(generator), warnings.catch_warnings():
-        # sbi speaks of batches that it chose itself.
-        warnings.filterwarnings("ignore", "Capping max_sampling_batch_size")
-        warnings.filterwarnings("ignore", "Note that for batched sampling")
-        samples = posterior.sample_batched(
-            (int(num_samples),), x=xs, show_progress_bars=show_progress_bar
-        )
-    if not isinstance(samples, Tensor) or samples.ndim != 3:
-        got = tuple(samples.shape) if hasattr(samples, "shape") else type(samples)
-        raise ValueError(
-            f"posterior: expected draws of shape ({num_samples}, {len(xs)}, d), "
-            f"got {got}."
-        )
-    if samples.shape[:2] != (num_samples, len(xs)):
-        raise ValueError(
-            f"posterior: expected draws of shape ({num_samples}, {len(xs)}, d), "
-            f"got {tuple(samples.shape)}."
-        )
-    return samples
+    return xs
+
+
+def _checked_number(number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        raise TypeError(f"num_posterior_samples: expected an int, got {number!r}.")
+    if number < 1:
+        raise ValueError(f"num_posterior_samples: expected at least 1, got {number}.")
+    return int(number)

@@ -1,0 +1,31 @@
+"""Work spread over processes, or whatever joblib backend the user has set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import joblib
+
+__all__ = ["in_parallel"]
+
+
+def in_parallel(
+    function: Callable, tasks: Iterable[tuple], num_workers: int
+) -> Iterator[Any]:
+    """Yield ``function(*task)`` for each task, in order, as they are done.
+
+    Args:
+        function: A function that can be pickled.
+        tasks: Its arguments.
+        num_workers: Processes. With 1, a backend set by ``joblib.parallel_config``
+            (processes, threads, Dask, Ray) decides how many; without one it is 1.
+
+    Example:
+        >>> list(in_parallel(max, [(1, 2), (4, 3)], num_workers=1))
+        [2, 4]
+    """
+    jobs = None if num_workers == 1 else num_workers
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+    results: Any = parallel(joblib.delayed(function)(*task) for task in tasks)
+    yield from results

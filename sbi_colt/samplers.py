@@ -1,0 +1,267 @@
+"""How each kind of posterior is sampled.
+
+=====================  ============================  =========  =====================
+posterior              sampled here by               runs       bounded by
+=====================  ============================  =========  =====================
+Direct (NPE, MNPE)     estimator, then prior's       batched    proposals, time
+                       support
+NPE-A, one round       as Direct                     batched    proposals, time
+NPE-A, several rounds  ``sample`` (the correction    parallel   proposals, time
+                       is skipped when batched)
+VectorField (NPSE,     ``sample_batched`` without    batched    proposals, time
+FMPE), SDE and ODE     rejection, then support
+VectorField, iid       ``sample``                    parallel   proposals, time
+MCMC, vectorised       ``sample_batched``            batched    time between blocks
+slice sampler
+MCMC, other samplers,  ``sample``                    parallel   time between xs
+or iid trials
+Rejection              ``sample``                    parallel   60 s per x, time
+Importance             ``sample``, SIR               parallel   time between xs
+VI, amortized          ``sample_batched``            batched    time between blocks
+VI, single x           ``train`` and ``sample``      parallel   time between xs
+FilteredDirect         ``sample`` without            parallel   proposals, time
+                       rejection, then support
+Ensemble               each component as above,      as the     as the components
+                       shares drawn for each x       components
+Callable               ``q(xs, num_samples)``        batched    time between blocks
+Object with sample     ``sample((num,), x=x)``       parallel   time between xs
+=====================  ============================  =========  =====================
+
+*Batched* samplers see a block of xs at once; *parallel* ones see one x at a time and
+run through joblib. *Proposals* means that an x is given up when the prior's support
+accepts too small a share of its draws; *time*, that ``max_sampling_time`` can stop it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sbi.inference.posteriors import (
+    DirectPosterior,
+    ImportanceSamplingPosterior,
+    MCMCPosterior,
+    RejectionPosterior,
+    VectorFieldPosterior,
+    VIPosterior,
+)
+from sbi.inference.posteriors.filtered_direct_posterior import FilteredDirectPosterior
+from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
+from sbi.utils.sbiutils import within_support
+from torch import Tensor
+
+__all__ = ["Sampler", "sampler_for"]
+
+# Draws that one block of xs proposes at a time. Independent of every option, so that
+# a seed means the same draws whatever the memory budget or the number of workers.
+BLOCK_DRAWS = 2**17
+# Markov chains that run at once.
+_BLOCK_CHAINS = 4000
+# The most that rejection sampling may take for one x: it cannot be stopped by a count.
+_SECONDS_PER_X = 60.0
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """One way of drawing from a posterior.
+
+    Args:
+        propose: Function of xs ``(n, …)``, a number of draws and a number of seconds
+            (or `None`) that returns draws with shape ``(num, n, d)``.
+        batched: Whether ``propose`` takes many xs at once; if not, n is 1.
+        block: Most xs in one call, for a number of draws.
+        prior: Where proposals may leave the prior's support, the prior.
+    """
+
+    propose: Callable[[Tensor, int, float | None], Any]
+    batched: bool
+    block: Callable[[int], int] = lambda num: max(1, BLOCK_DRAWS // num)
+    prior: Any = None
+
+    def accepted(self, proposals: Tensor) -> Tensor | None:
+        """Return which proposals lie in the prior's support, or `None` for all."""
+        if self.prior is None:
+            return None
+        return within_support(self.prior, proposals).reshape(proposals.shape[:2])
+
+
+def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
+    """Return how to sample a posterior at these xs.
+
+    Args:
+        posterior: A posterior of sbi other than an ensemble, a callable
+            ``q(xs, num_samples)``, or an object with ``sample``.
+        xs: Observations, with shape ``(N, …)``.
+        use_batched_sampling: Whether to prefer samplers that take many xs at once.
+    """
+    # Subclasses that sample in a way of their own are taken as they come.
+    kind = type(posterior)
+    if kind in (DirectPosterior, NPE_A_Posterior, VectorFieldPosterior):
+        _check_condition(posterior, xs)
+        can_batch = not _is_iid(posterior, xs)
+        if kind is NPE_A_Posterior:
+            can_batch = not posterior._apply_correction
+        elif kind is VectorFieldPosterior:
+            can_batch &= not posterior.vector_field_estimator.compose_enabled
+        if can_batch and use_batched_sampling:
+            return Sampler(
+                _batched(posterior, reject_outside_prior=False),
+                batched=True,
+                prior=posterior.prior,
+            )
+        return Sampler(
+            _single(posterior, xs, reject_outside_prior=False),
+            batched=False,
+            prior=posterior.prior,
+        )
+    if kind is FilteredDirectPosterior:
+        return Sampler(
+            _single(posterior, xs, reject_outside_prior=False),
+            batched=False,
+            prior=posterior.prior,
+        )
+    if kind is MCMCPosterior:
+        vectorised = posterior.method == "slice_np_vectorized"
+        if use_batched_sampling and vectorised and not _is_iid(posterior, xs):
+            return Sampler(
+                _batched(posterior),
+                batched=True,
+                block=lambda num: max(1, _BLOCK_CHAINS // min(num, _chains(posterior))),
+            )
+        return Sampler(_single(posterior, xs), batched=False)
+    if kind is RejectionPosterior:
+        return Sampler(_rejection(posterior, xs), batched=False)
+    if kind is ImportanceSamplingPosterior:
+        return Sampler(_single(posterior, xs, method="sir"), batched=False)
+    if kind is VIPosterior:
+        if posterior._mode == "amortized":
+            return Sampler(_amortized_vi(posterior), batched=True)
+        return Sampler(_single_vi(posterior, xs), batched=False)
+    return _foreign(posterior, xs, use_batched_sampling)
+
+
+def _foreign(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
+    """Return how to sample what sbi did not make."""
+    if use_batched_sampling and hasattr(posterior, "sample_batched"):
+        return Sampler(_batched(posterior), batched=True)
+    if hasattr(posterior, "sample"):
+        return Sampler(_single(posterior, xs), batched=False)
+    if callable(posterior):
+        return Sampler(lambda x, num, _: posterior(x, num), batched=True)
+    raise TypeError(
+        "posterior: expected a posterior of sbi, a callable q(xs, num_samples) that "
+        "returns (num_samples, len(xs), d), or an object with sample((num,), x=x); "
+        f"got {type(posterior).__name__}. Finished arrays go into Draws."
+    )
+
+
+def _batched(posterior: Any, **options: Any) -> Callable:
+    options |= _silent(posterior.sample_batched)
+
+    def propose(xs: Tensor, num: int, _: float | None) -> Tensor:
+        return posterior.sample_batched(torch.Size((num,)), x=xs, **options)
+
+    return propose
+
+
+def _single(posterior: Any, xs: Tensor, **options: Any) -> Callable:
+    options |= _silent(posterior.sample)
+    as_batch = not _is_iid(posterior, xs)
+
+    def propose(x: Tensor, num: int, _: float | None) -> Tensor:
+        x = x if as_batch else x[0]
+        return _with_batch(posterior.sample(torch.Size((num,)), x=x, **options), num)
+
+    return propose
+
+
+def _rejection(posterior: RejectionPosterior, xs: Tensor) -> Callable:
+    as_batch = not _is_iid(posterior, xs)
+
+    def propose(x: Tensor, num: int, seconds: float | None) -> Tensor:
+        seconds = _SECONDS_PER_X if seconds is None else min(seconds, _SECONDS_PER_X)
+        samples = posterior.sample(
+            torch.Size((num,)),
+            x=x if as_batch else x[0],
+            show_progress_bars=False,
+            max_sampling_time=seconds,
+        )
+        return _with_batch(samples, num)
+
+    return propose
+
+
+def _amortized_vi(posterior: VIPosterior) -> Callable:
+    def propose(xs: Tensor, num: int, _: float | None) -> Tensor:
+        samples = posterior.sample_batched(
+            torch.Size((num,)), x=xs, show_progress_bars=False
+        )
+        # sbi drops the axis of a single x.
+        return _with_batch(samples, num) if len(xs) == 1 else samples
+
+    return propose
+
+
+def _single_vi(posterior: VIPosterior, xs: Tensor) -> Callable:
+    as_batch = not _is_iid(posterior, xs)
+
+    def propose(x: Tensor, num: int, _: float | None) -> Tensor:
+        local = copy.deepcopy(posterior)  # the user's own keeps its x
+        local.set_default_x(x if as_batch else x[0])
+        local.train(show_progress_bar=False, retrain_from_scratch=True)
+        return _with_batch(local.sample(torch.Size((num,))), num)
+
+    return propose
+
+
+def _with_batch(samples: Any, num: int) -> Tensor:
+    """Give the draws of one x, ``(num, d)``, an axis for it."""
+    samples = torch.as_tensor(samples)
+    return samples.reshape(num, 1, -1) if samples.ndim < 3 else samples
+
+
+def _silent(method: Callable) -> dict[str, bool]:
+    """Return the option that silences sbi's own progress bars, where there is one."""
+    known = inspect.signature(method).parameters
+    return {"show_progress_bars": False} if "show_progress_bars" in known else {}
+
+
+def _chains(posterior: MCMCPosterior) -> int:
+    return max(1, posterior.num_chains)
+
+
+def _x_shape(posterior: Any) -> tuple[int, ...] | None:
+    """Return the shape of one observation that a posterior was trained on."""
+    for owner in (posterior, getattr(posterior, "potential_fn", None)):
+        for name, shape in (
+            ("posterior_estimator", "condition_shape"),
+            ("vector_field_estimator", "condition_shape"),
+            ("likelihood_estimator", "input_shape"),
+            ("ratio_estimator", "condition_shape"),
+        ):
+            known = getattr(getattr(owner, name, None), shape, None)
+            if known is not None:
+                return tuple(known)
+    return None
+
+
+def _is_iid(posterior: Any, xs: Tensor) -> bool:
+    """Return whether each x holds several iid trials of what was trained on."""
+    shape = _x_shape(posterior)
+    return shape is not None and xs.ndim - 1 == len(shape) + 1
+
+
+def _check_condition(posterior: Any, xs: Tensor) -> None:
+    shape = _x_shape(posterior)
+    if shape is None or tuple(xs.shape[1:]) == shape:
+        return
+    if isinstance(posterior, VectorFieldPosterior) and _is_iid(posterior, xs):
+        return
+    raise ValueError(
+        f"xs: expected observations of shape {shape}, which the posterior was trained "
+        f"on, got {tuple(xs.shape[1:])}."
+    )
