@@ -7,10 +7,9 @@ both in the calling convention of sbi's `run_sbc` and `run_tarp`.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.draws import Draws, clean_pairs
+from sbi_colt.draws import Draws, clean_pairs, pair_keys
 from sbi_colt.localization import BallProbe, Coordinates, Scales, embed_xs, make_frame
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult
-from sbi_colt.sampling import draw_posterior_samples
+from sbi_colt.sampling import sample_posterior
 from sbi_colt.testing import (
     distance_margin,
     ks_p_value,
@@ -107,34 +106,34 @@ class CoLT:
             Itself.
         """
         _check_draws(draws)
-        keys = _pair_keys(draws)
+        keys = pair_keys(draws.thetas, draws.xs)
         draws = draws.to(self.device)
         generator = generator_from(self.seed, "fit")
+        history: dict[str, History] = {}
         with isolated_rng(generator):
-            self.scales = Scales.of(draws.thetas, draws.xs, draws.samples)
-            self.probes = self._build(draws.dim, draws.xs[:2], generator)
+            scales = Scales.of(draws.thetas, draws.xs, draws.samples)
+            probes = self._build(scales, draws.xs[:2], generator)
             members = torch.cat([draws.thetas.unsqueeze(0), draws.samples])
             members = members.transpose(0, 1)  # (N, K + 1, d), the truth first
-            self.history = {}
+            trainable = [probe for probe in probes if probe.is_trainable]
+            inputs = _inputs(trainable, members, draws.xs, scales)
             interrupted = False
-            for probe in self.probes:
+            for probe in probes:
                 if not probe.is_trainable or interrupted:
-                    self.history[probe.spec.name] = History()
+                    history[probe.spec.name] = History()
                     continue
-                frame = make_frame(members, probe.spec.coordinates, self.scales)
-                history = train_probe(
+                trained = train_probe(
                     probe,
-                    frame.members,
-                    draws.xs.float(),
+                    *inputs[probe.spec.coordinates],
                     self.config,
                     generator,
                     show_progress_bar,
                 )
-                self.history[probe.spec.name] = history
-                interrupted = history.stopped == "interrupted"
-        self.num_train = len(draws)
-        # Where pairs repeat by chance (discrete data), a repeat proves nothing.
-        self._pair_keys = frozenset(keys if len(set(keys)) == len(keys) else ())
+                history[probe.spec.name] = trained
+                interrupted = trained.stopped == "interrupted"
+        # Only now, so that a fit that fails leaves nothing that could be tested.
+        self.probes, self.scales, self.history = probes, scales, history
+        self.num_train, self._pair_keys = len(draws), frozenset(keys)
         return self
 
     def test(self, draws: Draws) -> CoLTResult:
@@ -150,19 +149,14 @@ class CoLT:
             raise RuntimeError("CoLT.test: call fit(draws) before test(draws).")
         _check_draws(draws)
         self._check_fits(draws)
-        mask = draws.mask
         draws = draws.to(self.device)
         generator = generator_from(self.seed, "test", digest(draws.thetas, draws.xs))
         with isolated_rng(generator), torch.no_grad():
             members, truth = _bags(draws, generator)
-            xs = draws.xs.float()
-            kinds: set[Coordinates] = {p.spec.coordinates for p in self.probes}
-            frames = {kind: make_frame(members, kind, self.scales) for kind in kinds}
+            inputs = _inputs(self.probes, members, draws.xs, self.scales)
             tables = []
             for probe in self.probes:
-                probe.eval()
-                frame = frames[probe.spec.coordinates]
-                scores = probe(frame.members, xs)  # (N, K + 1)
+                scores = probe.eval()(*inputs[probe.spec.coordinates])  # (N, K + 1)
                 if scores.isnan().any():
                     raise FloatingPointError(
                         f"The probe {probe.spec.name!r} returned NaN distances; check "
@@ -173,17 +167,19 @@ class CoLT:
             ranks = take_members(tables, truth)  # (P, N)
             statistics = ks_statistic(ranks)
             p_value = self._p_value(tables, statistics, generator)
-            embed = partial(_features, scales=self.scales, net=self._embedding_net())
             leading = int(statistics.argmax())
-            probe = self.probes[leading]
+            net = copy.deepcopy(self.config.embedding_net)
+            if net is not None:
+                net = net.to(self.device).eval()
+            embed = partial(_features, scales=self.scales, net=net)
             evidence = Evidence(
-                tables=tables,
+                members=members,
                 truth=truth,
-                features=embed(xs),
+                xs=draws.xs,
+                tables=tables,
+                features=embed(draws.xs),
                 embed=embed,
-                probe=probe,
-                frame=frames[probe.spec.coordinates],
-                xs=xs,
+                probe=self.probes[leading],
                 scales=self.scales,
             )
         margin = distance_margin(len(draws), len(self.probes), self.config.confidence)
@@ -212,7 +208,8 @@ class CoLT:
             num_posterior_samples=draws.num_posterior_samples,
             config=self.config,
             seed=self.seed,
-            mask=mask,
+            mask=draws.mask,
+            index=draws.index,
             history=dict(self.history),
             evidence=evidence,
         )
@@ -259,17 +256,23 @@ class CoLT:
             embedding: The φ of the configuration, if it had one.
             device: Device to test on.
         """
-        content = torch.load(path, map_location=device, weights_only=True)
-        header = json.loads(content["header"]) if "header" in content else {}
+        wrong = ValueError(f"{path}: expected a file that CoLT.save wrote.")
+        try:
+            content = torch.load(path, map_location=device, weights_only=True)
+            header = json.loads(content["header"])
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # torch's own words suggest weights_only=False
+            raise wrong from error
         if header.get("format") != _FORMAT:
-            raise ValueError(f"{path}: not a file that CoLT.save wrote.")
+            raise wrong
         config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
         colt = cls(config, seed=header["seed"], device=device)
         colt.scales = Scales(**content["scales"])
-        x_example = colt.scales.x_mean.float().expand(2, *colt.scales.x_mean.shape)
+        x_example = colt.scales.x_mean.expand(2, *colt.scales.x_mean.shape)
         generator = generator_from(colt.seed, "load")
         with isolated_rng(generator):
-            colt.probes = colt._build(len(colt.scales.theta_mean), x_example, generator)
+            colt.probes = colt._build(colt.scales, x_example, generator)
         for probe, state in zip(colt.probes, content["probes"], strict=True):
             probe.load_state_dict(state)
         colt.history = {
@@ -286,15 +289,14 @@ class CoLT:
         return colt
 
     def _build(
-        self, dim: int, x_example: Tensor, generator: torch.Generator
+        self, scales: Scales, x_example: Tensor, generator: torch.Generator
     ) -> tuple[BallProbe, ...]:
-        assert self.scales is not None
         return tuple(
             BallProbe(
                 spec,
-                dim,
-                x_example,
-                self.scales,
+                len(scales.theta_mean),
+                scales.network_xs(x_example, spec.coordinates).cpu(),
+                scales,
                 generator,
                 num_hidden=self.config.num_hidden,
                 num_layers=self.config.num_layers,
@@ -304,10 +306,6 @@ class CoLT:
             for spec in self.config.specs
         )
 
-    def _embedding_net(self) -> nn.Module | None:
-        net = self.config.embedding_net
-        return None if net is None else copy.deepcopy(net).to(self.device).eval()
-
     def _p_value(
         self, tables: Tensor, statistics: Tensor, generator: torch.Generator
     ) -> float:
@@ -315,7 +313,7 @@ class CoLT:
             return ks_p_value(float(statistics[0]), tables.shape[1])
         null = redraw_statistics(tables, self.config.num_redraws, generator)
         # All probes share N, so the largest statistic is the smallest p-value.
-        return redrawn_p_value(float(statistics.max()), null.amax(dim=1))
+        return redrawn_p_value(float(statistics.max()), null.amax(dim=1), generator)
 
     def _check_fits(self, draws: Draws) -> None:
         assert self.scales is not None
@@ -326,7 +324,8 @@ class CoLT:
                 f"draws: the test was trained on θ of dimension {expected[0]} and x of "
                 f"shape {expected[1]}, got {got[0]} and {got[1]}."
             )
-        shared = sum(key in self._pair_keys for key in _pair_keys(draws))
+        keys = pair_keys(draws.thetas, draws.xs)
+        shared = sum(key in self._pair_keys for key in keys)
         if shared:
             raise ValueError(
                 f"draws: {shared} of {len(draws)} test pairs were used in training, "
@@ -371,6 +370,7 @@ def run_colt(
     seed = resolve_seed(seed)
     colt = CoLT(config, seed=seed, device=device)
     thetas, xs, mask = clean_pairs(thetas, xs)
+    pair_keys(thetas, xs)  # repeated pairs are refused before the work begins
     num_train = round(colt.config.train_fraction * len(thetas))
     if min(num_train, len(thetas) - num_train) < _MIN_PAIRS:
         raise ValueError(
@@ -378,7 +378,7 @@ def run_colt(
             f"({num_train}) and test ({len(thetas) - num_train}); expected at least "
             f"{_MIN_PAIRS} on either side. Simulate more, 100 or better 1000."
         )
-    samples = draw_posterior_samples(
+    sampled = sample_posterior(
         posterior,
         xs,
         num_posterior_samples,
@@ -387,10 +387,20 @@ def run_colt(
         show_progress_bar=show_progress_bar,
         use_batched_sampling=use_batched_sampling,
     )
-    draws = Draws(thetas, xs, samples)
+    if sampled.samples.shape[-1] != thetas.shape[1]:
+        raise ValueError(
+            f"posterior: expected draws of dimension {thetas.shape[1]}, that of "
+            f"thetas, got {sampled.samples.shape[-1]}."
+        )
+    complete = sampled.mask.to(thetas.device)
+    draws = Draws(thetas[complete], xs[complete], sampled.samples[:, sampled.mask])
     train, test = draws.split(colt.config.train_fraction, seed=seed)
     result = colt.fit(train, show_progress_bar=show_progress_bar).test(test)
-    return replace(result, mask=mask)
+    # Positions among the pairs that the caller handed in.
+    kept = mask.cpu().nonzero().flatten()[sampled.mask.cpu()]
+    mask = torch.zeros(len(mask), dtype=torch.bool)
+    mask[kept] = True
+    return replace(result, mask=mask, index=kept[result.index])
 
 
 def check_colt(result: CoLTResult, level: float = 0.05) -> dict[str, Any]:
@@ -405,6 +415,8 @@ def check_colt(result: CoLTResult, level: float = 0.05) -> dict[str, Any]:
         ``probe`` (the name of the leading probe) and ``verdict``: ``"rejected"`` or
         ``"not rejected"``.
     """
+    if not isinstance(result, CoLTResult):
+        raise TypeError(f"result: expected a CoLTResult, got {type(result).__name__}.")
     if not 0 < level < 1:
         raise ValueError(f"level: expected a number in (0, 1), got {level}.")
     return {
@@ -440,17 +452,21 @@ def _bags(draws: Draws, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return members, truth
 
 
+def _inputs(
+    probes: Sequence[BallProbe], members: Tensor, xs: Tensor, scales: Scales
+) -> dict[Coordinates, tuple[Tensor, Tensor]]:
+    """Return bags and xs in each of the coordinates that the probes ask for."""
+    kinds: set[Coordinates] = {probe.spec.coordinates for probe in probes}
+    return {
+        kind: (
+            make_frame(members, kind, scales).to_points(members),
+            scales.network_xs(xs, kind),
+        )
+        for kind in kinds
+    }
+
+
 def _features(xs: Tensor, scales: Scales, net: nn.Module | None) -> Tensor:
     """Return the features in which xs are near or far, with shape ``(n, F)``."""
     with torch.no_grad():
-        standardised = (xs - scales.x_mean.float()) / scales.x_scale.float()
-        return embed_xs(standardised, net)
-
-
-def _pair_keys(draws: Draws) -> list[bytes]:
-    """Return one fingerprint per pair."""
-    pairs = torch.cat(
-        [draws.thetas.double(), draws.xs.double().reshape(len(draws), -1)], dim=1
-    )
-    rows = pairs.cpu().contiguous().numpy()
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+        return embed_xs(scales.network_xs(xs), net)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 from torch import Tensor, nn
@@ -37,8 +38,10 @@ class CoLTConfig:
         divergence: What training maximises: ``"sinkhorn"``, ``"wasserstein"`` or
             ``"cramer_von_mises"``.
         embedding_net: A network from a batch of xs to vectors, for images, time series
-            and sets; sbi's embedding nets fit. Each learned probe trains a copy of it;
-            parameters with ``requires_grad`` off stay as they are.
+            and sets; sbi's embedding nets fit. It sees xs standardised with the moments
+            of the training pairs, as sbi trains its own (the paper's variants: raw xs).
+            Each learned probe trains a copy of it; parameters with ``requires_grad``
+            off stay as they are.
         embedding: Your own φ, a module or a callable from ``(n, d)`` to ``(n, e)``; it
             adds the probe ``"custom"``.
         num_hidden: Units per hidden layer.
@@ -79,7 +82,7 @@ class CoLTConfig:
     confidence: float = 0.95
 
     def __post_init__(self):
-        if isinstance(self.probes, str) or not self.probes:
+        if not isinstance(self.probes, (tuple, list)) or not self.probes:
             raise ValueError(
                 f"probes: expected a tuple of names, got {self.probes!r}; "
                 f"known names are {', '.join(PROBES)}."
@@ -99,16 +102,30 @@ class CoLTConfig:
                 f"divergence: expected one of {', '.join(DIVERGENCES)}, "
                 f"got {self.divergence!r}."
             )
-        for name in ("num_hidden", "num_layers", "max_epochs", "patience"):
-            _check(name, getattr(self, name), "an integer >= 1", lambda v: v >= 1)
-        for name in ("batch_size", "draws_per_step"):
-            _check(
-                name,
-                getattr(self, name),
-                "an integer >= 1 or None",
-                lambda v: v is None or v >= 1,
+        if self.embedding_net is not None and not isinstance(
+            self.embedding_net, nn.Module
+        ):
+            raise TypeError(
+                "embedding_net: expected an nn.Module or None, "
+                f"got {type(self.embedding_net).__name__}."
             )
-        _check("num_redraws", self.num_redraws, "at least 19", lambda v: v >= 19)
+        for name, least in (
+            ("num_hidden", 1),
+            ("num_layers", 1),
+            ("max_epochs", 1),
+            ("patience", 1),
+            ("batch_size", 1),
+            ("draws_per_step", 1),
+            ("num_redraws", 19),
+        ):
+            value = getattr(self, name)
+            if name in ("batch_size", "draws_per_step") and value is None:
+                continue
+            if not _is_integer(value) or value < least:
+                raise ValueError(
+                    f"{name}: expected an integer >= {least}, got {value!r}."
+                )
+            object.__setattr__(self, name, int(value))
         _check("learning_rate", self.learning_rate, "a number > 0", lambda v: v > 0)
         _check("weight_decay", self.weight_decay, "a number >= 0", lambda v: v >= 0)
         _check(
@@ -128,6 +145,10 @@ class CoLTConfig:
             if isinstance(probe, str) and probe not in PROBES:
                 raise ValueError(
                     f"probes: unknown name {probe!r}; known are {', '.join(PROBES)}."
+                )
+            if not isinstance(probe, (str, ProbeSpec)):
+                raise ValueError(
+                    f"probes: expected names or ProbeSpec objects, got {probe!r}."
                 )
             chosen.append(PROBES[probe] if isinstance(probe, str) else probe)
         custom = self.embedding is not None
@@ -201,6 +222,10 @@ class CoLTConfig:
                 )
         probes = tuple(ProbeSpec(**spec) for spec in plain["probes"])
         return cls(**{**plain, **given, "probes": probes})
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _check(name: str, value: Any, expected: str, holds: Callable[[Any], bool]) -> None:

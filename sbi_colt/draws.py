@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from sbi_colt.randomness import generator_from, resolve_seed
 
-__all__ = ["Draws", "clean_pairs"]
+__all__ = ["Draws", "clean_pairs", "pair_keys"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,8 @@ class Draws:
 
     Everything is checked here, once. Integer arrays are converted where that loses
     nothing; parameters and draws share one floating type. Pairs whose x has a NaN or an
-    infinity are dropped with a warning, and ``mask`` says which ones were kept.
+    infinity are dropped with a warning. ``mask`` says which of the pairs handed in were
+    kept, ``index`` where each of the pairs here stood among them; both survive a split.
 
     Args:
         thetas: True parameters θ ~ p(θ | x), with shape ``(N, d)``; torch or NumPy.
@@ -42,21 +44,17 @@ class Draws:
     xs: Tensor
     samples: Tensor
     mask: Tensor = field(init=False)
+    index: Tensor = field(init=False)
 
     def __post_init__(self):
-        thetas, xs, mask = clean_pairs(self.thetas, self.xs)
+        thetas, xs, mask = clean_pairs(self.thetas, self.xs, stacklevel=4)
         samples = _as_float_tensor(self.samples, "samples")
         _check_samples(samples, num_pairs=len(mask), dim=thetas.shape[1])
+        samples = samples[:, mask.to(samples.device)].to(thetas.device)
         _check_finite(samples, "samples")
-        samples = samples[:, mask.to(samples.device)]
         dtype = torch.promote_types(thetas.dtype, samples.dtype)
-        for name, value in (
-            ("thetas", thetas.to(dtype)),
-            ("xs", xs),
-            ("samples", samples.to(thetas.device, dtype)),
-            ("mask", mask),
-        ):
-            object.__setattr__(self, name, value)
+        index = mask.nonzero().flatten().cpu()
+        _set(self, thetas.to(dtype), xs, samples.to(dtype), mask.cpu(), index)
 
     def __len__(self) -> int:
         return len(self.thetas)
@@ -80,13 +78,18 @@ class Draws:
 
     def to(self, device: str | torch.device) -> Draws:
         """Return the draws on another device."""
-        return _replace(self, *(t.to(device) for t in self._tensors()))
+        thetas, xs, samples = (tensor.to(device) for tensor in self._tensors())
+        return _replace(self, thetas, xs, samples, self.index)
 
     def select(self, index: Tensor) -> Draws:
         """Return the pairs at ``index`` (positions or a boolean mask)."""
-        index = index.to(self.thetas.device)
+        here = index.to(self.thetas.device)
         return _replace(
-            self, self.thetas[index], self.xs[index], self.samples[:, index]
+            self,
+            self.thetas[here],
+            self.xs[here],
+            self.samples[:, here],
+            self.index[index.cpu()],
         )
 
     def split(self, fraction: float, seed: int | None = None) -> tuple[Draws, Draws]:
@@ -122,28 +125,35 @@ class Draws:
         """Read draws from an ``.npz`` file with ``thetas``, ``xs`` and ``samples``."""
         try:
             with np.load(path, allow_pickle=False) as file:
-                missing = {"thetas", "xs", "samples"} - set(file.files)
-                if missing:
-                    raise ValueError(
-                        f"{path}: expected arrays thetas, xs and samples, "
-                        f"missing {', '.join(sorted(missing))}."
-                    )
-                return cls(file["thetas"], file["xs"], file["samples"])
-        except (AttributeError, EOFError, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise ValueError(f"{path}: not an .npz file of draws.") from error
+                arrays = {name: file[name] for name in file.files}
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # NumPy's own words suggest to allow pickle
+            raise ValueError(
+                f"{path}: expected an .npz file with thetas, xs and samples "
+                "(numpy.savez or Draws.save)."
+            ) from error
+        missing = {"thetas", "xs", "samples"} - set(arrays)
+        if missing:
+            raise ValueError(
+                f"{path}: expected arrays thetas, xs and samples, "
+                f"missing {', '.join(sorted(missing))}."
+            )
+        return cls(arrays["thetas"], arrays["xs"], arrays["samples"])
 
     def _tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.thetas, self.xs, self.samples
 
 
-def clean_pairs(thetas: Any, xs: Any) -> tuple[Tensor, Tensor, Tensor]:
+def clean_pairs(
+    thetas: Any, xs: Any, stacklevel: int = 3
+) -> tuple[Tensor, Tensor, Tensor]:
     """Check pairs and drop those whose x has a NaN or an infinity, with a warning.
 
     Args:
         thetas: True parameters, with shape ``(N, d)``.
         xs: Observations, with shape ``(N, …)``.
+        stacklevel: Whose line the warning names.
 
     Returns:
         Parameters and observations of the pairs kept, and the mask ``(N,)`` of them.
@@ -151,7 +161,6 @@ def clean_pairs(thetas: Any, xs: Any) -> tuple[Tensor, Tensor, Tensor]:
     thetas = _as_float_tensor(thetas, "thetas")
     xs = _as_float_tensor(xs, "xs").to(thetas.device)
     _check_pairs(thetas, xs)
-    _check_finite(thetas, "thetas")
     mask = xs.isfinite().reshape(len(xs), -1).all(dim=1)  # (N,)
     dropped, total = int((~mask).sum()), len(mask)
     if dropped == total:
@@ -163,22 +172,59 @@ def clean_pairs(thetas: Any, xs: Any) -> tuple[Tensor, Tensor, Tensor]:
         warnings.warn(
             f"xs: dropped {dropped} of {total} pairs whose x has a NaN or an "
             "infinity; `mask` says which ones were kept.",
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
-    return thetas[mask], xs[mask], mask
+    thetas, xs = thetas[mask], xs[mask]
+    _check_finite(thetas, "thetas")
+    return thetas, xs, mask
 
 
-def _replace(draws: Draws, thetas: Tensor, xs: Tensor, samples: Tensor) -> Draws:
+def pair_keys(thetas: Tensor, xs: Tensor) -> list[bytes]:
+    """Return a fingerprint of each pair, and none at all for discrete data.
+
+    A pair that occurs twice was used twice, unless it can repeat by chance: where no
+    column of θ or x looks continuous, a repeat proves nothing.
+
+    Raises:
+        ValueError: Pairs repeat that cannot do so by chance. They are not independent,
+            and half of them could train what the other half tests.
+    """
+    pairs = torch.cat([thetas.double(), xs.double().reshape(len(xs), -1)], dim=1)
+    rows = pairs.cpu().contiguous().numpy()
+    keys = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+    distinct = dict(zip(keys, range(len(keys)), strict=True))
+    if not any(map(_looks_continuous, rows[sorted(distinct.values())].T)):
+        return []
+    if len(distinct) < len(keys):
+        raise ValueError(
+            f"thetas, xs: {len(keys) - len(distinct)} of {len(keys)} pairs are repeats "
+            "of others; a test needs independent pairs, each simulated once."
+        )
+    return keys
+
+
+def _looks_continuous(values: np.ndarray) -> bool:
+    """Return whether values all differ and mostly have more than four digits."""
+    if len(np.unique(values)) < len(values):
+        return False
+    size = np.where(values == 0, 1.0, np.abs(values))
+    unit = 10.0 ** (np.floor(np.log10(size)) - 3)
+    rounded = np.round(values / unit) * unit
+    return float(np.mean(np.abs(rounded - values) > 1e-6 * size)) > 0.5
+
+
+def _set(draws: Draws, *values: Tensor) -> None:
+    names = ("thetas", "xs", "samples", "mask", "index")
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(draws, name, value)
+
+
+def _replace(
+    draws: Draws, thetas: Tensor, xs: Tensor, samples: Tensor, index: Tensor
+) -> Draws:
     """Return draws from tensors that are known to be sound."""
     new = object.__new__(type(draws))
-    mask = torch.ones(len(thetas), dtype=torch.bool)
-    for name, value in (
-        ("thetas", thetas),
-        ("xs", xs),
-        ("samples", samples),
-        ("mask", mask),
-    ):
-        object.__setattr__(new, name, value)
+    _set(new, thetas, xs, samples, draws.mask, index)
     return new
 
 
@@ -187,6 +233,11 @@ def _as_float_tensor(value: Any, name: str) -> Tensor:
         raise TypeError(
             f"{name}: expected a torch or NumPy array, got a {type(value).__name__}; "
             f"stack its {len(value)} entries with torch.stack or numpy.stack."
+        )
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: expected a plain array, got a masked one; leave the masked pairs "
+            "out."
         )
     if isinstance(value, Tensor):
         tensor = value.detach()
@@ -197,11 +248,13 @@ def _as_float_tensor(value: Any, name: str) -> Tensor:
                 f"{name}: expected numbers, got dtype {array.dtype} "
                 f"({type(value).__name__})."
             )
-        if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-            array = array.astype(np.float64)
-        if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-            array = array.astype(np.float64)
-        tensor = torch.from_numpy(np.ascontiguousarray(array.copy()))
+        if array.dtype.itemsize > 8 or array.dtype == np.uint64:
+            # torch has neither: through doubles, if that loses nothing.
+            exact = array.astype(np.float64)
+            if not np.array_equal(exact.astype(array.dtype), array, equal_nan=True):
+                raise TypeError(_inexact(name, array.dtype))
+            array = exact
+        tensor = torch.from_numpy(np.array(array))
     if tensor.is_complex():
         raise TypeError(
             f"{name}: expected real numbers, got {tensor.dtype}; "
@@ -214,8 +267,12 @@ def _as_float_tensor(value: Any, name: str) -> Tensor:
         same = (converted.to(tensor.dtype) == tensor) | converted.isnan()
         if bool(same.all()):
             return converted
-    raise TypeError(
-        f"{name}: dtype {tensor.dtype} holds values that no float represents exactly; "
+    raise TypeError(_inexact(name, tensor.dtype))
+
+
+def _inexact(name: str, dtype: Any) -> str:
+    return (
+        f"{name}: dtype {dtype} holds values that no float represents exactly; "
         "convert it yourself."
     )
 

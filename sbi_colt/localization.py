@@ -150,34 +150,57 @@ class Scales:
         pooled = torch.cat([thetas, samples.flatten(0, 1)])  # (N + S N, d)
         return cls(*_moments(pooled), *_moments(xs))
 
+    def network_xs(self, xs: Tensor, coordinates: Coordinates = "global") -> Tensor:
+        """Return xs as networks see them: standardised, unless coordinates are raw."""
+        if coordinates == "raw":
+            return xs.float()
+        # In double precision: a large offset leaves little of a float.
+        return ((xs.double() - self.x_mean) / self.x_scale).float()
+
 
 def _moments(values: Tensor) -> tuple[Tensor, Tensor]:
     values = values.double()
-    mean, scale = values.mean(dim=0), values.std(dim=0, correction=0)
+    size = values.abs().amax(dim=0)
+    size = torch.where(size == 0, torch.ones_like(size), size)
+    scaled = values / size  # squares of what is huge or tiny would not be finite
+    mean, scale = scaled.mean(dim=0), scaled.std(dim=0, correction=0)
     # Rounding leaves a constant column with a spread of about epsilon.
-    constant = scale <= 1e-7 * (values.abs().amax(dim=0) + 1e-30)
-    return mean, torch.where(constant, torch.ones_like(scale), scale)
+    constant = scale <= 1e-12
+    return mean * size, torch.where(constant, torch.ones_like(scale), scale * size)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Members of bags in coordinates, with the way back: θ = origin + factor z.
+    """Coordinates z of parameters at each of N xs: θ = origin + factor z.
 
-    ``factor`` is lower triangular, ``(N, d, d)``.
+    Args:
+        origin: Points with shape ``(N, d)``.
+        factor: Lower triangular matrices with shape ``(N, d, d)``.
     """
 
-    members: Tensor  # (N, K + 1, d), single precision
-    origin: Tensor  # (N, d)
-    factor: Tensor  # (N, d, d)
+    origin: Tensor
+    factor: Tensor
 
     def to_theta(self, points: Tensor) -> Tensor:
-        """Map points with shape ``(N, d)`` back to parameters."""
+        """Map points with shape ``(N, d)`` to parameters."""
         points = points.to(self.origin)
         return self.origin + torch.einsum("nij,nj->ni", self.factor, points)
 
+    def to_points(self, thetas: Tensor) -> Tensor:
+        """Map parameters with shape ``(N, M, d)`` to points, in single precision."""
+        centred = thetas.to(self.origin) - self.origin.unsqueeze(1)
+        solved = torch.linalg.solve_triangular(
+            self.factor, centred.transpose(1, 2), upper=False
+        )
+        return solved.transpose(1, 2).float().contiguous()
+
+    def at(self, index: Tensor) -> Frame:
+        """Return the coordinates at some of the xs."""
+        return Frame(self.origin[index], self.factor[index])
+
 
 def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Frame:
-    """Return bags in the coordinates asked for.
+    """Return the coordinates asked for, at the xs of bags.
 
     Args:
         members: Bags with shape ``(N, K + 1, d)``.
@@ -185,35 +208,30 @@ def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Fra
         scales: The training pairs' scales.
     """
     num_bags, _, dim = members.shape
-    values = members.double()
+    mean, scale = scales.theta_mean, scales.theta_scale
     if coordinates == "bag":
-        origin, factor = _bag_moments(values, scales.theta_scale)
-        centred = (values - origin.unsqueeze(1)).transpose(1, 2)  # (N, d, K + 1)
-        solved = torch.linalg.solve_triangular(factor, centred, upper=False)
-        return Frame(solved.transpose(1, 2).float().contiguous(), origin, factor)
-    if coordinates == "global":
-        mean, scale = scales.theta_mean, scales.theta_scale
-    else:
-        mean, scale = torch.zeros_like(values[0, 0]), torch.ones_like(values[0, 0])
+        # Moments of standardised values: the units of θ do not matter.
+        origin, factor = _bag_moments((members.double() - mean) / scale)
+        return Frame(mean + scale * origin, scale.unsqueeze(1) * factor)
+    if coordinates == "raw":
+        mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     return Frame(
-        ((values - mean) / scale).float(),
-        mean.expand(num_bags, dim),
-        torch.diag(scale).expand(num_bags, dim, dim),
+        mean.expand(num_bags, dim), torch.diag(scale).expand(num_bags, dim, dim)
     )
 
 
-def _bag_moments(members: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
+def _bag_moments(members: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean and the Cholesky factor of each pooled bag's shrunk covariance.
 
     The covariance is drawn towards its diagonal by the share (d / (K + 1))²: next to
-    nothing for K ≫ d, all of it for K < d. A floor far below the training scale keeps
-    bags with constant columns regular.
+    nothing for K ≫ d, all of it for K < d. A floor far below the training scale, which
+    is 1 here, keeps bags with constant columns regular.
     """
     _, size, dim = members.shape
     mean = members.mean(dim=1)  # (N, d)
     centred = members - mean.unsqueeze(1)
     covariance = centred.transpose(1, 2) @ centred / size  # (N, d, d)
-    variances = covariance.diagonal(dim1=1, dim2=2) + (1e-6 * floor).square()
+    variances = covariance.diagonal(dim1=1, dim2=2) + 1e-12
     shrinkage = min(1.0, dim / size) ** 2
     shrunk = (1 - shrinkage) * covariance
     shrunk.diagonal(dim1=1, dim2=2).copy_(variances)
@@ -225,28 +243,15 @@ def _bag_moments(members: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Localizer(nn.Module):
-    """θ_l(x): standardise x, embed it, and map it to a point."""
+    """θ_l(x): embed x and map it to a point."""
 
-    x_mean: Tensor
-    x_scale: Tensor
-
-    def __init__(
-        self, x_example: Tensor, scales: Scales | None, embedding_net: nn.Module | None
-    ):
+    def __init__(self, embedding_net: nn.Module | None, head: nn.Module):
         super().__init__()
-        zero = torch.zeros_like(x_example[0])
-        self.register_buffer("x_mean", scales.x_mean.float() if scales else zero)
-        self.register_buffer("x_scale", scales.x_scale.float() if scales else zero + 1)
-        self.embedding_net = copy.deepcopy(embedding_net)
-        with torch.no_grad():
-            self.num_features = self.features(x_example).shape[1]
-        self.head: nn.Module = nn.Identity()
-
-    def features(self, xs: Tensor) -> Tensor:
-        return embed_xs((xs - self.x_mean) / self.x_scale, self.embedding_net)
+        self.embedding_net = embedding_net
+        self.head = head
 
     def forward(self, xs: Tensor) -> Tensor:
-        return self.head(self.features(xs))
+        return self.head(embed_xs(xs, self.embedding_net))
 
 
 def embed_xs(xs: Tensor, embedding_net: nn.Module | None) -> Tensor:
@@ -293,13 +298,14 @@ class BallProbe(nn.Module):
     Args:
         spec: What the probe is made of.
         dim: Dimension of θ.
-        x_example: A few xs, with shape ``(n, …)``, to size the networks.
+        x_example: A few xs as the networks see them, with shape ``(n, …)``.
         scales: Scales of the training pairs.
         generator: Source of the initial weights.
         num_hidden: Hidden units of the networks.
         num_layers: Linear maps of the networks.
         embedding_net: A network that turns xs into vectors; a copy of it is trained
-            along. Parameters whose ``requires_grad`` is off stay as they are.
+            along. Parameters whose ``requires_grad`` is off stay as they are. It sees
+            what the probe sees: standardised xs, raw ones in ``"raw"`` coordinates.
         embedding: The user's own φ, for ``spec.embedding == "custom"``: it maps points
             with shape ``(n, d)`` to ``(n, e)``. A module is copied and trained along.
     """
@@ -321,9 +327,9 @@ class BallProbe(nn.Module):
         size = (num_hidden, num_layers, generator)
         self.localizer = None
         if spec.centre != "origin":
-            x_scales = None if spec.coordinates == "raw" else scales
-            self.localizer = _Localizer(x_example.float(), x_scales, embedding_net)
-            num_features = self.localizer.num_features
+            net = copy.deepcopy(embedding_net)
+            with torch.no_grad():
+                num_features = embed_xs(x_example, net).shape[1]
             if spec.centre == "learned":
                 in_bag = spec.coordinates == "bag"
                 head = MLP(num_features, dim, *size, start_at_zero=in_bag)
@@ -334,7 +340,7 @@ class BallProbe(nn.Module):
                     head.weight, std=(2 * num_features) ** -0.5, generator=generator
                 )
                 nn.init.normal_(head.bias, std=0.5**0.5, generator=generator)
-            self.localizer.head = head
+            self.localizer = _Localizer(net, head)
             if spec.centre == "random":
                 self.localizer.requires_grad_(False)
         self.embedding: nn.Module | Callable[[Tensor], Tensor] | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +83,8 @@ class Localization:
     Args:
         probe: Name of the probe it belongs to.
         centres: Centres θ_l(x), with shape ``(n, d)``.
-        radii: Radii in the probe's metric, with shape ``(n,)``.
+        radii: Radii in the probe's metric, with shape ``(n,)``; `contains` tells which
+            parameters that means.
         mass_q: Mass of the ball under q, the same at every x by construction.
         mass_p: Estimated mass under p, averaged over x.
         mass_p_interval: Simultaneous confidence interval of ``mass_p``.
@@ -98,6 +101,29 @@ class Localization:
     mass_p_interval: tuple[float, float]
     sign: int
     borrowed: Tensor
+    _ball: BallProbe = field(repr=False)
+    _frame: Frame = field(repr=False)
+    _points: Tensor = field(repr=False)  # (n, d), the centres in the frame
+
+    def contains(self, thetas: Any) -> Tensor:
+        """Return which parameters lie in the ball of their x.
+
+        Args:
+            thetas: Parameters with shape ``(S, n, d)``, S for each x.
+
+        Returns:
+            Booleans with shape ``(S, n)``.
+        """
+        thetas = _tensor(thetas, "thetas").to(self.centres.device)
+        if thetas.ndim != 3 or thetas.shape[1:] != self.centres.shape:
+            raise ValueError(
+                f"thetas: expected (S, {', '.join(map(str, self.centres.shape))}), "
+                f"got {tuple(thetas.shape)}."
+            )
+        with torch.no_grad():
+            points = self._frame.to_points(thetas.transpose(0, 1))
+            distances = self._ball.distances(points, self._points)  # (n, S)
+        return (distances <= self.radii.unsqueeze(1)).T
 
 
 @dataclass(frozen=True)
@@ -105,30 +131,36 @@ class LocalResult:
     """The verdict near one observation.
 
     Args:
-        p_value: Exact p-value. Null: q(θ | x) = p(θ | x) for the xs with weight;
-            sample size ``num_effective``; resolution 1 / (num_redraws + 1).
+        p_value: Exact p-value. Null: q(θ | x) = p(θ | x) at the nearest
+            ``num_neighbours`` test xs; sample size ``num_effective``; resolution
+            1 / (num_redraws + 1).
         distance: Largest weighted deviation of the ranks over all probes.
         probe: Name of the probe that shows it.
-        num_effective: Effective number of test pairs near the observation.
+        num_neighbours: Test pairs that count.
+        num_effective: Their effective number, given that nearer ones count for more.
+        reach: Distance of the farthest that counts, in standardised x (or in the
+            features of the embedding net).
     """
 
     p_value: float
     distance: float
     probe: str
+    num_neighbours: int
     num_effective: float
+    reach: float
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What a result keeps of the test pairs to answer "where?"."""
 
-    tables: Tensor  # (P, N, K + 1), ranks of all members under each probe
+    members: Tensor  # (N, K + 1, d), the bags
     truth: Tensor  # (N,), which member is the true parameter
+    xs: Tensor  # (N, …)
+    tables: Tensor  # (P, N, K + 1), ranks of all members under each probe
     features: Tensor  # (N, F), of the test xs
     embed: Callable[[Tensor], Tensor]  # xs to features
     probe: BallProbe  # the leading one
-    frame: Frame  # the test bags in its coordinates
-    xs: Tensor  # (N, …)
     scales: Scales
 
 
@@ -154,6 +186,8 @@ class CoLTResult:
         config: The configuration.
         seed: The seed.
         mask: Which of the pairs handed in were kept (xs without NaN or infinity).
+        index: Where each test pair stood among the pairs handed in: ``ranks[i]`` is
+            that of ``thetas[index[i]]``; with shape ``(num_test,)``.
         history: How each probe was trained.
     """
 
@@ -169,6 +203,7 @@ class CoLTResult:
     config: CoLTConfig = field(repr=False)
     seed: int
     mask: Tensor = field(repr=False)
+    index: Tensor = field(repr=False)
     history: dict[str, History] = field(repr=False)
     evidence: Evidence = field(repr=False)
 
@@ -183,92 +218,136 @@ class CoLTResult:
         Args:
             xs: Observations with shape ``(n, …)``; the test pairs' own by default.
             samples: Posterior draws at these xs, with shape ``(S, n, d)``. Without
-                them, the moments of the nearest test pair's draws stand in.
+                them, those of the nearest test pair stand in.
         """
         evidence = self.evidence
+        if xs is None and samples is not None:
+            raise ValueError("samples: expected xs to go with them, got none.")
+        if xs is None:
+            xs, bags = evidence.xs, evidence.members
+            borrowed = torch.zeros(len(xs), dtype=torch.bool)
+        else:
+            xs = self._checked_xs(xs, "xs")
+            bags, borrowed = self._bags_at(xs, samples)
         level, mass_p = worst_level(self.leading.ranks)
+        coordinates = evidence.probe.spec.coordinates
         with torch.no_grad():
-            if xs is None:
-                xs, frame = evidence.xs, evidence.frame
-                borrowed = torch.zeros(len(xs), dtype=torch.bool)
-            else:
-                xs = self._checked_xs(xs)
-                frame, borrowed = self._frame_at(xs, samples)
-            centres = evidence.probe.centre(xs, frame.origin.shape[1])
-            distances = evidence.probe.distances(frame.members, centres)  # (n, M)
-            radii = distances.quantile(level, dim=1)
+            frame = make_frame(bags, coordinates, evidence.scales)
+            network_xs = evidence.scales.network_xs(xs, coordinates)
+            points = evidence.probe.centre(network_xs, bags.shape[-1])
+            distances = evidence.probe.distances(frame.to_points(bags), points)
+            inside = min(max(round(level * bags.shape[1]), 1), bags.shape[1])
+            radii = distances.kthvalue(inside, dim=1).values  # (n,)
         margin = distance_margin(
             self.num_test, len(self.probes), self.config.confidence
         )
         return Localization(
             probe=self.leading.name,
-            centres=frame.to_theta(centres).float(),
+            centres=frame.to_theta(points),
             radii=radii,
             mass_q=level,
             mass_p=mass_p,
             mass_p_interval=(max(0.0, mass_p - margin), min(1.0, mass_p + margin)),
             sign=1 if mass_p >= level else -1,
             borrowed=borrowed,
+            _ball=evidence.probe,
+            _frame=frame,
+            _points=points,
         )
 
-    def at(self, x_o: Any) -> LocalResult:
+    def at(self, x_o: Any, num_neighbours: int | None = None) -> LocalResult:
         """Return the verdict near one observation.
 
-        Test pairs are weighted by their nearness to ``x_o`` (in the features of the
-        given embedding net, else in standardised x). The weights depend on xs alone,
-        so re-drawing the bags gives an exact p-value for the weighted statistic.
+        Only the test pairs nearest to ``x_o`` count (in the features of the given
+        embedding net, else in standardised x), the nearer the more. Their weights
+        depend on xs alone, so re-drawing the bags gives an exact p-value. A warning
+        says where ``x_o`` is far from all test pairs.
 
         Args:
             x_o: One observation, with the shape of one x or with a leading axis of 1.
+            num_neighbours: Test pairs that count; by default a tenth of them, and at
+                least 30. More give power, fewer are nearer.
         """
         evidence = self.evidence
-        x_o = self._checked_xs(x_o, single=True)
-        point = evidence.embed(x_o)[0]
-        weights = nearness_weights(evidence.features, point).double()
+        x_o = self._checked_xs(x_o, "x_o")
+        if len(x_o) != 1:
+            raise ValueError(f"x_o: expected one observation, got {len(x_o)}.")
+        if num_neighbours is None:
+            num_neighbours = max(30, self.num_test // 10)
+        if num_neighbours < 1:
+            raise ValueError(
+                f"num_neighbours: expected at least 1, got {num_neighbours}."
+            )
+        num_neighbours = min(num_neighbours, self.num_test)
+        point = evidence.embed(x_o)  # (1, F)
+        gaps = torch.cdist(point.double(), evidence.features.double()).flatten()
+        self._warn_if_far(gaps)
+        weights = nearness_weights(evidence.features, point[0], num_neighbours)
         observed = ks_statistic(take_members(evidence.tables, evidence.truth), weights)
         generator = generator_from(self.seed, "at", digest(x_o))
         null = redraw_statistics(
             evidence.tables, self.config.num_redraws, generator, weights
-        )
-        leading = int(observed.argmax())
+        ).amax(dim=1)
         return LocalResult(
-            p_value=redrawn_p_value(float(observed.max()), null.amax(dim=1)),
+            p_value=redrawn_p_value(float(observed.max()), null, generator),
             distance=float(observed.max()),
-            probe=self.probes[leading].name,
+            probe=self.probes[int(observed.argmax())].name,
+            num_neighbours=num_neighbours,
             num_effective=float(weights.sum().square() / weights.square().sum()),
+            reach=float(gaps.kthvalue(num_neighbours).values),
         )
 
-    def _checked_xs(self, xs: Any, single: bool = False) -> Tensor:
-        shape = self.evidence.xs.shape[1:]
-        xs = torch.as_tensor(xs).to(self.evidence.xs)
-        if xs.shape == shape:
+    def _warn_if_far(self, gaps: Tensor) -> None:
+        features = self.evidence.features.double()
+        sample = features[:1000]  # enough to know how far apart neighbours are
+        between = torch.cdist(sample, features)
+        between[between == 0] = math.inf  # itself, and repeats
+        usual = between.amin(dim=1)
+        usual = usual[usual.isfinite()]
+        if len(usual) and gaps.min() > 3 * usual.max():
+            nearest, most = float(gaps.min()), float(usual.max())
+            warnings.warn(
+                f"x_o: it is far from every test x (the nearest is at {nearest:.2g}, "
+                f"test xs are at most {most:.2g} from their own nearest), so this "
+                "verdict is about other xs.",
+                stacklevel=3,
+            )
+
+    def _checked_xs(self, xs: Any, name: str) -> Tensor:
+        shape = tuple(self.evidence.xs.shape[1:])
+        xs = _tensor(xs, name).to(self.evidence.xs)
+        if tuple(xs.shape) == shape:
             xs = xs.unsqueeze(0)
-        if xs.shape[1:] != shape or (single and len(xs) != 1):
-            name, expected = ("x_o", (1, *shape)) if single else ("xs", ("n", *shape))
-            raise ValueError(f"{name}: expected {expected}, got {tuple(xs.shape)}.")
+        if xs.ndim == 0 or tuple(xs.shape[1:]) != shape or not len(xs):
+            expected = ", ".join(map(str, ("1" if name == "x_o" else "n", *shape)))
+            raise ValueError(f"{name}: expected ({expected}), got {tuple(xs.shape)}.")
         if not xs.isfinite().all():
-            raise ValueError("xs: expected finite values, got NaN or infinity.")
+            raise ValueError(f"{name}: expected finite values, got NaN or infinity.")
         return xs
 
-    def _frame_at(self, xs: Tensor, samples: Any) -> tuple[Frame, Tensor]:
+    def _bags_at(self, xs: Tensor, samples: Any) -> tuple[Tensor, Tensor]:
         evidence = self.evidence
-        if samples is not None:
-            samples = torch.as_tensor(samples).to(evidence.frame.origin)
-            expected = (len(xs), evidence.frame.origin.shape[1])
-            if samples.ndim != 3 or samples.shape[1:] != expected:
-                raise ValueError(
-                    f"samples: expected (S, {expected[0]}, {expected[1]}), "
-                    f"got {tuple(samples.shape)}."
-                )
-            bags = samples.transpose(0, 1)
-            frame = make_frame(bags, evidence.probe.spec.coordinates, evidence.scales)
-            return frame, torch.zeros(len(xs), dtype=torch.bool)
-        gaps = torch.cdist(evidence.embed(xs).double(), evidence.features.double())
-        nearest = gaps.argmin(dim=1)  # (n,)
-        own = (evidence.xs[nearest] == xs).reshape(len(xs), -1).all(dim=1)
-        frame = Frame(
-            evidence.frame.members[nearest],
-            evidence.frame.origin[nearest],
-            evidence.frame.factor[nearest],
-        )
-        return frame, ~own.cpu()
+        if samples is None:
+            gaps = torch.cdist(evidence.embed(xs).double(), evidence.features.double())
+            nearest = gaps.argmin(dim=1)  # (n,)
+            own = (evidence.xs[nearest] == xs).reshape(len(xs), -1).all(dim=1)
+            return evidence.members[nearest], ~own.cpu()
+        samples = _tensor(samples, "samples").to(evidence.members)
+        expected = (len(xs), evidence.members.shape[-1])
+        if samples.ndim != 3 or samples.shape[1:] != expected or not len(samples):
+            raise ValueError(
+                f"samples: expected (S, {expected[0]}, {expected[1]}), "
+                f"got {tuple(samples.shape)}."
+            )
+        if not samples.isfinite().all():
+            raise ValueError("samples: expected finite values, got NaN or infinity.")
+        return samples.transpose(0, 1), torch.zeros(len(xs), dtype=torch.bool)
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name}: expected a torch or NumPy array, got {type(value).__name__}."
+        ) from error

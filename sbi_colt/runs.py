@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from sbi.inference.posteriors import EnsemblePosterior
+from sbi.inference.posteriors.base_posterior import NeuralPosterior
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -142,8 +143,8 @@ def run(
     if isinstance(posterior, EnsemblePosterior):
         result = _run_ensemble(posterior, xs, *rest)
     else:
-        device = getattr(posterior, "_device", None)
-        xs = xs if device is None else xs.to(device)
+        if isinstance(posterior, NeuralPosterior):  # sbi's networks know floats only
+            xs = xs.to(posterior._device, torch.float32)
         sampler = sampler_for(posterior, xs, options.use_batched_sampling)
         runner = _run_in_blocks if sampler.batched else _run_in_parallel
         try:
@@ -414,8 +415,8 @@ def _propose(sampler: Sampler, xs: Tensor, num: int, options: RunOptions) -> Ten
             ".* lie outside the prior support",
         ):
             warnings.filterwarnings("ignore", message)
-        with torch.no_grad():
-            proposals = sampler.propose(xs, num, options.seconds_left())
+        # Gradients stay on: rejection and variational samplers optimise.
+        proposals = sampler.propose(xs, num, options.seconds_left())
     proposals = torch.as_tensor(proposals)
     if proposals.ndim != 3 or proposals.shape[:2] != (num, len(xs)):
         raise ValueError(

@@ -125,16 +125,23 @@ def redraw_statistics(
     return torch.cat(parts)
 
 
-def redrawn_p_value(observed: float, null: Tensor) -> float:
+def redrawn_p_value(observed: float, null: Tensor, generator: torch.Generator) -> float:
     """Return (1 + #{null ≥ observed}) / (1 + B), exact for exchangeable statistics.
 
+    Ties, which tiny N and K bring about, are broken at random like those of ranks:
+    counted in full they would make the test conservative.
+
     Example:
-        >>> redrawn_p_value(0.3, torch.tensor([0.1, 0.2, 0.4]))
+        >>> redrawn_p_value(0.3, torch.tensor([0.1, 0.2, 0.4]), torch.Generator())
         0.5
     """
+    if math.isnan(observed) or bool(null.isnan().any()):
+        raise FloatingPointError("A statistic is NaN; its p-value would mean nothing.")
     # A re-draw of the same members is a tie, but sums in another order may round.
-    exceed = int((null >= observed - 1e-12).sum())
-    return (1 + exceed) / (1 + len(null))
+    ties = int(((null - observed).abs() <= 1e-12).sum())
+    above = int((null > observed + 1e-12).sum())
+    broken = int(torch.randint(ties + 1, (1,), generator=generator))
+    return (1 + above + broken) / (1 + len(null))
 
 
 def distance_margin(n: int, num_probes: int, confidence: float) -> float:
@@ -170,23 +177,27 @@ def worst_level(ranks: Tensor) -> tuple[float, float]:
     return float(ordered[index]), float(share_p)
 
 
-def nearness_weights(features: Tensor, point: Tensor, share: float = 0.2) -> Tensor:
-    """Return Gaussian weights of pairs by their nearness to one point in x.
+def nearness_weights(features: Tensor, point: Tensor, num_neighbours: int) -> Tensor:
+    """Return tricube weights of the pairs nearest to one point in x.
 
-    The bandwidth is the distance to the nearest ``share`` of the pairs, so it adapts
-    to how densely x is covered. The weights depend on the xs alone: they leave the
-    exchangeability of each bag, and so every p-value, intact.
+    The weights depend on the xs alone: they leave the exchangeability of each bag, and
+    so every p-value, intact. They are zero beyond the nearest ``num_neighbours``.
 
     Args:
         features: Features of the pairs' xs, with shape ``(N, F)``.
         point: Features of the observation, with shape ``(F,)``.
-        share: Share of the pairs within one bandwidth.
+        num_neighbours: Pairs with a weight; equally far ones count as one.
 
     Returns:
-        Weights with shape ``(N,)``, the largest of them 1.
+        Weights with shape ``(N,)``.
     """
-    distances = (features - point).square().sum(dim=-1).sqrt()  # (N,)
-    nearest = max(1, math.ceil(share * len(distances)))
-    bandwidth = distances.kthvalue(nearest).values.clamp_min(1e-12)
-    scaled = (distances / bandwidth).square() / 2
-    return torch.exp(scaled.min() - scaled)
+    features, point = features.double(), point.double()
+    # Scaled by the farthest coordinate: squares of huge values would overflow.
+    gaps = (features - point).abs()
+    size = gaps.max().clamp_min(torch.finfo(gaps.dtype).tiny)
+    distances = (gaps / size).square().sum(dim=-1).sqrt()  # (N,)
+    nearest = min(num_neighbours, len(distances))
+    reach = distances.kthvalue(nearest).values * (1 + 1e-6)
+    if not reach > 0:
+        return (distances == 0).double()
+    return (1 - (distances / reach).clamp_max(1) ** 3) ** 3

@@ -156,7 +156,7 @@ def _hold_out(
     num_pairs: int, config: CoLTConfig, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     num_held_out = round(config.validation_fraction * num_pairs)
-    if num_held_out < _MIN_VALIDATION_PAIRS:
+    if num_held_out < _MIN_VALIDATION_PAIRS or num_held_out == num_pairs:
         num_held_out = 0
     order = torch.randperm(num_pairs, generator=generator)
     return order[num_held_out:], order[:num_held_out]

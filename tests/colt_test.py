@@ -103,6 +103,27 @@ def test_training_pairs_are_refused_in_the_test(make_draws, generator):
         colt.test(fresh)  # the same pairs with other draws are no better
 
 
+def test_one_repeated_pair_does_not_switch_the_guard_off(make_draws, generator):
+    draws = make_draws(60, 10, 2, generator)
+    again = draws.select(torch.cat([torch.arange(60), torch.tensor([0])]))
+    with pytest.raises(ValueError, match="1 of 61 pairs are repeats"):
+        fitted(again)
+
+
+def test_a_fit_that_fails_leaves_nothing_to_test(make_draws, generator):
+    class Failing(nn.Module):
+        def forward(self, xs):
+            if len(xs) > 2:
+                raise MemoryError
+            return xs
+
+    colt = CoLT(replace(QUICK, embedding_net=Failing()), seed=0)
+    with pytest.raises(MemoryError):
+        colt.fit(make_draws(60, 10, 2, generator), show_progress_bar=False)
+    with pytest.raises(RuntimeError, match="call fit"):
+        colt.test(make_draws(60, 10, 2, generator))
+
+
 def test_discrete_pairs_may_repeat_by_chance():
     ones = torch.ones(20, 1)
     draws = Draws(ones, ones, ones.expand(3, 20, 1))
@@ -166,8 +187,11 @@ def test_a_saved_test_still_refuses_its_training_pairs(make_draws, generator, tm
 
 
 def test_other_files_are_not_loaded(tmp_path):
+    (tmp_path / "text.pt").write_text("weights")
+    with pytest.raises(ValueError, match="expected a file that CoLT.save wrote"):
+        CoLT.load(tmp_path / "text.pt")
     torch.save({"weights": torch.zeros(3)}, tmp_path / "other.pt")
-    with pytest.raises(ValueError, match="not a file that CoLT.save wrote"):
+    with pytest.raises(ValueError, match="expected a file that CoLT.save wrote"):
         CoLT.load(tmp_path / "other.pt")
 
 
@@ -214,7 +238,7 @@ def test_sbis_embedding_nets_fit(generator, net, x_shape):
     config = replace(QUICK, embedding_net=net, max_epochs=2)
     result = fitted(make(60), config).test(make(60))
     assert result.p_value <= 0.05
-    assert result.at(make(1).xs).num_effective > 5
+    assert result.at(result.evidence.xs[0]).num_effective > 5
     assert result.localize(make(4).xs).centres.shape == (4, 2)
 
 
@@ -267,6 +291,9 @@ def test_the_ball_holds_its_share_of_the_draws(make_draws, generator):
     where = result.localize()
     gaps = (test.samples - where.centres).norm(dim=-1)  # (S, N)
     inside = (gaps <= where.radii).float().mean(dim=0)
+    assert (
+        where.contains(test.samples).float().mean(dim=0) - inside
+    ).abs().max() < 0.01
     torch.testing.assert_close(
         inside, torch.full((40,), where.mass_q), atol=0.01, rtol=0
     )
@@ -278,12 +305,71 @@ def test_bad_observations_are_named(make_draws, generator):
     )
     with pytest.raises(ValueError, match=r"x_o: expected \(1, 2\)"):
         result.at(torch.zeros(3))
-    with pytest.raises(ValueError, match=r"xs: expected \('n', 2\)"):
+    with pytest.raises(ValueError, match=r"xs: expected \(n, 2\)"):
         result.localize(torch.zeros(3, 3))
     with pytest.raises(ValueError, match="samples: expected"):
         result.localize(torch.zeros(3, 2), torch.zeros(5, 2, 2))
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(ValueError, match="x_o: expected finite"):
         result.at(torch.tensor([torch.nan, 0]))
+    with pytest.raises(TypeError, match="x_o: expected a torch or NumPy array"):
+        result.at("here")
+    with pytest.raises(ValueError, match="samples: expected finite"):
+        result.localize(torch.zeros(1, 2), torch.full((5, 1, 2), torch.nan))
+    with pytest.raises(ValueError, match="samples: expected xs"):
+        result.localize(samples=torch.zeros(5, 1, 2))
+    with pytest.raises(ValueError, match=r"xs: expected \(n, 2\)"):
+        result.localize(torch.zeros(0, 2))
+    with pytest.raises(TypeError, match="result: expected a CoLTResult"):
+        check_colt("result")
+
+
+def test_a_far_observation_warns(make_draws, generator):
+    result = fitted(make_draws(40, 10, 2, generator)).test(
+        make_draws(40, 10, 2, generator)
+    )
+    with pytest.warns(UserWarning, match="x_o: it is far from every test x"):
+        assert 0 < result.at([1e20, 0.0]).p_value <= 1
+
+
+@pytest.mark.parametrize("dim_x", [1, 5])
+def test_local_verdicts_are_local(generator, dim_x):
+    """q is exact for x_1 < 0 and far too wide for x_1 > 0."""
+
+    def make(n):
+        xs = torch.randn(n, dim_x, generator=generator)
+        noise = torch.randn(51, n, 2, generator=generator)
+        width = torch.where(xs[:, :1] > 0, 2.5, 1.0)
+        return Draws(noise[0], xs, width * noise[1:])
+
+    colt = fitted(make(100), CoLTConfig(probes=("mahalanobis", "random")))
+    x_o = torch.zeros(dim_x)
+    x_o[0] = 1.5
+    wrong = [colt.test(make(300)).at(x_o).p_value <= 0.05 for _ in range(20)]
+    right = [colt.test(make(300)).at(-x_o).p_value <= 0.05 for _ in range(20)]
+    assert sum(wrong) >= 19
+    assert sum(right) <= 4
+
+
+def test_a_large_offset_of_x_costs_no_power(generator):
+    """A posterior that ignores x, where x is 1e9 plus something."""
+
+    def make(n):
+        xs = torch.randn(n, 1, generator=generator, dtype=torch.float64)
+        thetas = xs + 0.1 * torch.randn(n, 1, generator=generator)
+        return Draws(thetas, 1e9 + xs, torch.randn(50, n, 1, generator=generator))
+
+    config = CoLTConfig(num_redraws=199)
+    result = fitted(make(100), config).test(make(100))
+    assert result.p_value <= 0.01
+    assert result.at(result.evidence.xs[0]).reach < 1
+
+
+def test_centres_keep_large_offsets(generator):
+    noise = torch.randn(21, 80, 1, generator=generator, dtype=torch.float64)
+    draws = Draws(1e9 + noise[0], noise[0], 1e9 + noise[1:])
+    train, test = draws.split(0.5, seed=0)
+    centres = fitted(train).test(test).localize().centres
+    assert (centres - 1e9).std() > 1e-3
 
 
 def test_check_colt_is_plain_numbers(make_draws, generator):

@@ -1,6 +1,7 @@
 import json
 from dataclasses import FrozenInstanceError
 
+import numpy as np
 import pytest
 import torch
 
@@ -59,7 +60,11 @@ def test_dict_round_trip_through_json():
         ({"max_epochs": 0}, "max_epochs: expected an integer >= 1, got 0"),
         ({"max_epochs": "many"}, "max_epochs: expected an integer >= 1, got 'many'"),
         ({"draws_per_step": 0}, "draws_per_step: expected"),
-        ({"num_redraws": 5}, "num_redraws: expected at least 19"),
+        ({"num_redraws": 5}, "num_redraws: expected an integer >= 19"),
+        ({"max_epochs": 2.5}, "max_epochs: expected an integer >= 1, got 2.5"),
+        ({"num_hidden": True}, "num_hidden: expected an integer"),
+        ({"probes": 5}, "probes: expected a tuple"),
+        ({"probes": (1,)}, "probes: expected names or ProbeSpec"),
         ({"learning_rate": -1}, "learning_rate: expected a number > 0"),
         ({"validation_fraction": 1}, "validation_fraction: expected"),
         ({"train_fraction": 1.0}, "train_fraction: expected"),
@@ -69,6 +74,15 @@ def test_dict_round_trip_through_json():
 def test_bad_settings_are_named(change, message):
     with pytest.raises(ValueError, match=message):
         CoLTConfig(**change)
+
+
+def test_an_embedding_net_is_a_module():
+    with pytest.raises(TypeError, match="embedding_net: expected an nn.Module"):
+        CoLTConfig(embedding_net=lambda x: x)
+
+
+def test_numpy_integers_become_plain_ones():
+    json.dumps(CoLTConfig(max_epochs=np.int64(3)).to_dict())
 
 
 def test_unknown_variant_is_named():

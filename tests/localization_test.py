@@ -15,6 +15,11 @@ def scales_of(members, xs):
     return Scales.of(members[:, 0], xs, members[:, 1:].transpose(0, 1))
 
 
+def points_of(members, coordinates):
+    frame = make_frame(members, coordinates, scales_of(members, torch.zeros(30, 1)))
+    return frame.to_points(members)
+
+
 def probe_of(spec, generator, dim=3, x_shape=(2,), **options):
     xs = torch.randn(50, *x_shape, generator=generator)
     members = bags(generator, 50, 20, dim)
@@ -24,10 +29,10 @@ def probe_of(spec, generator, dim=3, x_shape=(2,), **options):
 
 def test_bag_coordinates_are_white_and_centred(generator):
     members = bags(generator)
-    frame = make_frame(members, "bag", scales_of(members, torch.zeros(30, 1)))
-    covariance = torch.einsum("nki,nkj->nij", frame.members, frame.members) / 200
+    points = points_of(members, "bag")
+    covariance = torch.einsum("nki,nkj->nij", points, points) / 200
     torch.testing.assert_close(
-        frame.members.mean(dim=1), torch.zeros(30, 3), atol=1e-4, rtol=0
+        points.mean(dim=1), torch.zeros(30, 3), atol=1e-4, rtol=0
     )
     torch.testing.assert_close(
         covariance, torch.eye(3).expand(30, 3, 3), atol=0.02, rtol=0
@@ -38,11 +43,10 @@ def test_bag_distances_do_not_change_with_affine_maps_of_theta(generator):
     members = bags(generator, size=2000)
     mix = torch.tensor([[1.0, 2, 0], [0, 1, -1], [3, 0, 0.1]])
     shift = torch.tensor([5.0, -3, 0])
-    xs = torch.zeros(30, 1)
 
     def ranks(values):
-        frame = make_frame(values, "bag", scales_of(values, xs))
-        return frame.members.norm(dim=-1).argsort(dim=1).argsort(dim=1).float() / 2000
+        distances = points_of(values, "bag").norm(dim=-1)
+        return distances.argsort(dim=1).argsort(dim=1).float() / 2000
 
     assert (ranks(members) - ranks(members @ mix + shift)).abs().mean() < 0.01
 
@@ -51,18 +55,20 @@ def test_bag_coordinates_treat_all_members_alike(generator):
     members = bags(generator, size=10)
     scales = scales_of(members, torch.zeros(30, 1))
     order = torch.randperm(10, generator=generator)
-    torch.testing.assert_close(
-        make_frame(members, "bag", scales).members[:, order],
-        make_frame(members[:, order], "bag", scales).members,
-    )
+
+    def points(values):
+        return make_frame(values, "bag", scales).to_points(values)
+
+    torch.testing.assert_close(points(members)[:, order], points(members[:, order]))
 
 
 @pytest.mark.parametrize("coordinates", ["raw", "global", "bag"])
 def test_frames_map_points_back_to_theta(generator, coordinates):
     members = bags(generator)
     frame = make_frame(members, coordinates, scales_of(members, torch.zeros(30, 1)))
+    seventh = frame.to_points(members)[:, 7]
     torch.testing.assert_close(
-        frame.to_theta(frame.members[:, 7]).float(), members[:, 7], atol=1e-4, rtol=1e-4
+        frame.to_theta(seventh).float(), members[:, 7], atol=1e-4, rtol=1e-4
     )
 
 
@@ -72,8 +78,24 @@ def test_bag_coordinates_stay_regular_for_few_draws_and_constant_columns(
 ):
     members = bags(generator, size=size, dim=10)
     members[..., 4] = 3.0
-    scales = scales_of(members, torch.zeros(30, 1))
-    assert make_frame(members, "bag", scales).members.isfinite().all()
+    assert points_of(members, "bag").isfinite().all()
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-20, 1e160])
+def test_bag_coordinates_do_not_depend_on_units(generator, unit):
+    members = bags(generator).double()
+    torch.testing.assert_close(
+        points_of(unit * members, "bag"), points_of(members, "bag")
+    )
+
+
+def test_large_offsets_leave_network_inputs_alone(generator):
+    xs = torch.randn(30, 2, generator=generator, dtype=torch.float64)
+    members = bags(generator)
+    seen = scales_of(members, 1e9 + xs).network_xs(1e9 + xs)
+    torch.testing.assert_close(
+        seen, scales_of(members, xs).network_xs(xs), atol=1e-5, rtol=0
+    )
 
 
 def test_scales_leave_constant_columns_alone(generator):
@@ -96,7 +118,7 @@ def test_networks_start_like_torchs_own(generator):
 def test_residual_probe_starts_as_the_mahalanobis_distance(generator):
     probe, members, xs = probe_of(ProbeSpec("ball", "learned", "residual"), generator)
     scales = scales_of(members, xs)
-    coordinates = make_frame(members, "bag", scales).members
+    coordinates = make_frame(members, "bag", scales).to_points(members)
     torch.testing.assert_close(probe(coordinates, xs), coordinates.norm(dim=-1))
 
 
@@ -116,9 +138,9 @@ def test_a_users_embedding_sees_theta_itself(generator):
 
     spec = ProbeSpec("custom", "learned", "custom", "global")
     probe, members, xs = probe_of(spec, generator, embedding=first_parameter)
-    frame = make_frame(members, "global", scales_of(members, xs))
     # The probe's own scales come from the same pairs.
-    probe(frame.members, xs)
+    frame = make_frame(members, "global", scales_of(members, xs))
+    probe(frame.to_points(members), xs)
     torch.testing.assert_close(seen[-2], members.flatten(0, 1), atol=1e-4, rtol=1e-4)
 
 

@@ -66,6 +66,7 @@ def test_nan_xs_are_dropped_before_sampling(good, generator):
         result = run_colt(thetas, xs, good, 20, 1, False, config=QUICK, seed=0)
     assert result.mask.tolist() == [i != 7 for i in range(60)]
     assert result.num_train + result.num_test == 59
+    assert 7 not in result.index.tolist()
 
 
 def test_too_few_pairs_are_named(good, generator):
@@ -95,8 +96,34 @@ def test_a_posterior_of_another_dimension_is_named(generator):
         def sample_batched(self, shape, x, show_progress_bars):
             return torch.zeros(*shape, len(x), 3)
 
-    with pytest.raises(ValueError, match="samples: expected shape"):
+    with pytest.raises(ValueError, match="posterior: expected draws of dimension 2"):
         run_colt(*simulate(50, generator), Wrong(), 20, seed=0)
+
+
+def test_repeated_pairs_are_refused(good, generator):
+    thetas, xs = simulate(50, generator)
+    with pytest.raises(ValueError, match="50 of 100 pairs are repeats"):
+        run_colt(thetas.repeat(2, 1), xs.repeat(2, 1), good, 20, seed=0)
+
+
+def test_numpy_doubles_are_fine(good, generator):
+    thetas, xs = (t.double().numpy() for t in simulate(50, generator))
+    result = run_colt(thetas, xs, good, 20, 1, False, config=QUICK, seed=0)
+    ranks = torch.full((50,), torch.nan, dtype=result.ranks.dtype)
+    ranks[result.index] = result.ranks
+    assert int(ranks.isfinite().sum()) == result.num_test == 25
+
+
+@pytest.mark.parametrize("posterior", [None, 3])
+def test_what_is_no_posterior_is_named(generator, posterior):
+    with pytest.raises(TypeError, match="posterior: expected a posterior of sbi"):
+        run_colt(*simulate(50, generator), posterior, 20, seed=0)
+
+
+def test_xs_of_another_width_are_named(good, generator):
+    thetas, xs = simulate(50, generator)
+    with pytest.raises(ValueError, match=r"xs: expected observations of shape \(2,\)"):
+        run_colt(thetas, xs[:, :1], good, 20, seed=0)
 
 
 def test_draws_follow_the_posterior(good):

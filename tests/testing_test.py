@@ -80,7 +80,9 @@ def test_redrawn_p_value_is_exact_at_its_resolution(generator, within_binomial_b
     rejections = 0
     for _ in range(2000):
         statistics = torch.rand(20, generator=generator)
-        rejections += redrawn_p_value(float(statistics[0]), statistics[1:]) <= 0.05
+        rejections += (
+            redrawn_p_value(float(statistics[0]), statistics[1:], generator) <= 0.05
+        )
     assert within_binomial_band(rejections, 2000, 0.05)
 
 
@@ -102,13 +104,32 @@ def test_margin_falls_with_pairs_and_grows_with_probes():
     )
 
 
-def test_nearness_weights_fall_with_distance():
+def test_redrawn_p_value_breaks_ties_at_random(generator, within_binomial_band):
+    rejections = 0
+    for _ in range(2000):
+        statistics = torch.randint(3, (20,), generator=generator).float()
+        p = redrawn_p_value(float(statistics[0]), statistics[1:], generator)
+        rejections += p <= 0.05
+    assert within_binomial_band(rejections, 2000, 0.05)
+
+
+def test_a_nan_statistic_has_no_p_value(generator):
+    with pytest.raises(FloatingPointError, match="NaN"):
+        redrawn_p_value(float("nan"), torch.zeros(5), generator)
+    with pytest.raises(FloatingPointError, match="NaN"):
+        redrawn_p_value(0.1, torch.tensor([0.2, torch.nan]), generator)
+
+
+def test_nearness_weights_fall_with_distance_and_end():
     features = torch.tensor([[3.0], [0.0], [1.0], [2.0], [10.0]])
-    weights = nearness_weights(features, torch.tensor([0.2]), share=0.4)
-    assert weights.max() == 1
-    assert weights.argsort(descending=True).tolist() == [1, 2, 3, 0, 4]
+    weights = nearness_weights(features, torch.tensor([0.2]), num_neighbours=3)
+    assert weights.argsort(descending=True)[:3].tolist() == [1, 2, 3]
+    assert weights[0] == weights[4] == 0
 
 
-def test_nearness_weights_survive_equal_xs():
-    weights = nearness_weights(torch.zeros(5, 2), torch.zeros(2))
-    assert torch.equal(weights, torch.ones(5))
+def test_nearness_weights_survive_equal_and_far_xs():
+    weights = nearness_weights(torch.zeros(5, 2), torch.zeros(2), 3)
+    assert torch.equal(weights, torch.ones(5).double())
+    far = nearness_weights(torch.randn(5, 2), torch.tensor([1e20, 0.0]), 3)
+    assert far.isfinite().all()
+    assert far.sum() > 0
