@@ -180,7 +180,10 @@ def _run_in_blocks(
 ) -> PosteriorSamples:
     """Propose once at every x, block by block; then again where draws are missing."""
     pool: _Pool | None = None
-    size = min(len(xs), sampler.block(num_samples))
+    # The dimension is not known yet: room for 64 doubles.
+    limit = options.memory_budget // (num_samples * 64 * 8)
+    block = sampler.block(num_samples)
+    size = max(1, min(block, limit))
     start = 0
     while start < len(xs):
         if options.is_late():
@@ -209,7 +212,7 @@ def _run_in_blocks(
         progress.update(int((pool.counts[index] >= num_samples).sum()))
         start += len(index)
         limit = options.memory_budget // (num_samples * dim * proposals.element_size())
-        size = max(1, min(size, limit))
+        size = max(1, min(block, limit))
     if pool is None:
         raise SamplingError(
             "max_sampling_time: no x was reached in the time allowed; raise it."

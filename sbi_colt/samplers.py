@@ -212,7 +212,9 @@ def _single_vi(posterior: VIPosterior, xs: Tensor) -> Callable:
     def propose(x: Tensor, num: int, _: float | None) -> Tensor:
         local = copy.deepcopy(posterior)  # the user's own keeps its x
         local.set_default_x(x if as_batch else x[0])
-        local.train(show_progress_bar=False, retrain_from_scratch=True)
+        local.train(
+            show_progress_bar=False, retrain_from_scratch=True, quality_control=False
+        )
         return _with_batch(local.sample(torch.Size((num,))), num)
 
     return propose

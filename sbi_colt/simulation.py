@@ -143,7 +143,8 @@ class _Call:
         """Find out whether the simulator takes a batch and whether it wants NumPy.
 
         A function of one θ may take ``(3, d)`` for a θ of its own: it counts as
-        batched only if three parameters give three times what one gives.
+        batched only if three parameters give three times what one gives, and if each
+        has noise of its own (``theta + torch.randn(d)`` has not).
         """
         for _ in range(_TRIALS):  # a simulator that sometimes fails may do so here
             thetas = torch.as_tensor(prior.sample((3,))).float()
@@ -151,11 +152,21 @@ class _Call:
                 self.is_numpy = is_numpy
                 one, first, many = map(self._try, (thetas[0], thetas[:1], thetas))
                 if many is not None and many.ndim and len(many) == 3:
-                    self.batched = one is None or many.shape[1:] == one.shape
+                    self.batched = one is None or (
+                        many.shape[1:] == one.shape and not self._shares_noise(thetas)
+                    )
                 elif one is None:
                     self.batched = first is not None and first.shape[:1] == (1,)
                 if self.batched or one is not None:
                     return
+
+    def _shares_noise(self, thetas: Tensor) -> bool:
+        same = thetas[:1].expand(3, -1).clone()
+        first, second = self._try(same), self._try(same)
+        if first is None or second is None:
+            return False
+        is_random = not torch.equal(first, second)
+        return is_random and torch.equal(first[0], first[1])
 
     def _try(self, thetas: Tensor) -> Tensor | None:
         try:

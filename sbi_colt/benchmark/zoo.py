@@ -76,13 +76,16 @@ def exhibit(name: str) -> Exhibit:
         return ZOO[name]()
 
 
-def _train(
-    trainer: Any, thetas: Tensor, xs: Tensor, epochs: int, **options: Any
-) -> Any:
-    trainer.append_simulations(thetas, xs, **options)
-    trainer.train(
-        max_num_epochs=epochs, training_batch_size=100, show_train_summary=False
-    )
+def _train(trainer: Any, thetas: Tensor, xs: Tensor, epochs: int) -> Any:
+    trainer.append_simulations(thetas, xs)
+    return _train_again(trainer, epochs)
+
+
+def _train_again(trainer: Any, epochs: int) -> Any:
+    with contextlib.redirect_stdout(io.StringIO()):  # sbi prints every epoch
+        trainer.train(
+            max_num_epochs=epochs, training_batch_size=100, show_train_summary=False
+        )
     return trainer
 
 
@@ -101,13 +104,12 @@ def _npe(net: Any) -> Exhibit:
 
 def _npe_a() -> Exhibit:
     focus = torch.tensor([[0.5, -0.5]])
-    trainer = _train(NPE_A(prior(), num_components=2), *_pairs(), epochs=15)
+    trainer = _train(NPE_A(prior(), num_components=2), *_pairs(), epochs=60)
     proposal = trainer.build_posterior().set_default_x(focus)
     thetas = proposal.sample((1000,), show_progress_bars=False)
     xs = thetas @ _MIXING.T + _NOISE * torch.randn(1000, 2)
     trainer.append_simulations(thetas, xs, proposal=proposal)
-    with contextlib.redirect_stdout(io.StringIO()):
-        trainer.train(max_num_epochs=15, show_train_summary=False)
+    _train_again(trainer, epochs=60)
     # The correction holds near the observation that the second round was about.
     return Exhibit(
         trainer.build_posterior(),
@@ -153,7 +155,9 @@ def _of_likelihood(sample_with: str) -> Exhibit:
 
 def _amortized_vi() -> Exhibit:
     posterior = _likelihood().build_posterior(sample_with="vi")
-    posterior.train_amortized(*_pairs(), max_num_iters=100, show_progress_bar=False)
+    posterior.train_amortized(
+        *_pairs(), max_num_iters=60, n_particles=32, show_progress_bar=False
+    )
     return Exhibit(posterior, _observe)
 
 

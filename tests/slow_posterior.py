@@ -1,0 +1,44 @@
+"""Posteriors for tests of workers and checkpoints, importable by other processes."""
+
+import os
+import time
+from pathlib import Path
+
+import torch
+
+
+class Gaussian:
+    """N(x, I), one x at a time, through `sample` only."""
+
+    def __init__(self, seconds=0.0, report=False):
+        self.seconds = seconds
+        self.report = report
+        self.calls = 0
+
+    def sample(self, shape, x):
+        self.calls += 1
+        time.sleep(self.seconds)
+        return x + torch.randn(*shape, x.shape[-1])
+
+    def batched(self, xs, num):
+        self.calls += 1
+        time.sleep(self.seconds)
+        return xs + torch.randn(num, *xs.shape)
+
+
+class Deadly(Gaussian):
+    """Kills its process the first few times that it meets an x."""
+
+    def __init__(self, path: Path, deaths: int, at: float = 2.0):
+        super().__init__()
+        self.path = Path(path)
+        self.deaths = deaths
+        self.at = at
+
+    def sample(self, shape, x):
+        if float(x[0, 0]) == self.at:
+            died = len(self.path.read_text()) if self.path.exists() else 0
+            if died < self.deaths:
+                self.path.write_text("x" * (died + 1))
+                os._exit(1)
+        return super().sample(shape, x)
