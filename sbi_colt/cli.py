@@ -1,4 +1,4 @@
-"""The command line: ``sbi-colt demo``."""
+"""The command line: ``sbi-colt demo`` and ``sbi-colt benchmark``."""
 
 from __future__ import annotations
 
@@ -38,10 +38,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     demo.add_argument("--seed", type=int, default=0, help="seed (default: 0)")
     demo.add_argument("--quiet", action="store_true", help="no progress bars")
+    benchmark = commands.add_parser(
+        "benchmark",
+        help="measure speed and power",
+        description="Measure this package against other means, in one run.",
+    )
+    benchmarks = benchmark.add_subparsers(dest="benchmark", required=True)
+    sampling = benchmarks.add_parser(
+        "sampling",
+        help="time posterior draws, here and by sbi",
+        description="Time posterior draws under leakage, here and by sbi's own "
+        "sample_batched (a few seconds); with --all, for every kind of posterior "
+        "(some 30 minutes, most of it in samplers that take one x at a time).",
+    )
+    sampling.add_argument("--all", action="store_true", help="every kind of posterior")
     options = parser.parse_args(arguments)
+    if options.command == "benchmark":
+        return _benchmark_sampling(options.all)
     if options.seed < 0:
         parser.error(f"--seed: expected a non-negative integer, got {options.seed}")
     return _demo(options.seed, not options.quiet)
+
+
+def _benchmark_sampling(every_kind: bool) -> int:
+    from sbi_colt.benchmark.sampling import compare_leakage, compare_zoo
+
+    print(compare_leakage(), flush=True)
+    if every_kind:
+        for line in compare_zoo():
+            print(line, flush=True)
+    return 0
 
 
 def _demo(seed: int, show_progress_bar: bool) -> int:

@@ -178,7 +178,7 @@ def worst_level(ranks: Tensor) -> tuple[float, float]:
 
 
 def nearness_weights(features: Tensor, point: Tensor, num_neighbours: int) -> Tensor:
-    """Return tricube weights of the pairs nearest to one point in x.
+    """Return Epanechnikov weights of the pairs nearest to one point in x.
 
     The weights depend on the xs alone: they leave the exchangeability of each bag, and
     so every p-value, intact. They are zero beyond the nearest ``num_neighbours``.
@@ -200,4 +200,4 @@ def nearness_weights(features: Tensor, point: Tensor, num_neighbours: int) -> Te
     reach = distances.kthvalue(nearest).values * (1 + 1e-6)
     if not reach > 0:
         return (distances == 0).double()
-    return (1 - (distances / reach).clamp_max(1) ** 3) ** 3
+    return 1 - (distances / reach).clamp_max(1).square()
