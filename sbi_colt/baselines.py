@@ -1,66 +1,272 @@
-"""SBC and TARP on shared draws, through the same exact ranks and tests as CoLT.
+"""SBC, TARP, expected coverage and C2ST on shared draws.
 
-Both are fixed probes: SBC ranks each parameter by itself, TARP ranks the distance from
-a random reference point. Nothing is trained, so every pair is a test pair.
+The first three are fixed probes and run through the same exact ranks and tests as CoLT:
+SBC ranks each parameter by itself, TARP the distance from a random reference point,
+coverage the Mahalanobis distance from the posterior mean. Nothing is trained, so every
+pair is a test pair. C2ST trains a classifier on some pairs and tests it on the others.
 """
 
 from __future__ import annotations
 
+import copy
+import math
+from typing import Any
+
 import torch
+from scipy.stats import norm
+from torch import Tensor, nn
 
 from sbi_colt.draws import Draws
-from sbi_colt.randomness import digest, generator_from, resolve_seed
-from sbi_colt.ranks import randomized_ranks
+from sbi_colt.localization import MLP, Scales, embed_xs, make_frame
+from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
+from sbi_colt.ranks import bag_ranks, randomized_ranks
 from sbi_colt.results import TestResult
-from sbi_colt.testing import ks_p_value, ks_statistic
+from sbi_colt.testing import (
+    combined_p_value,
+    ks_p_value,
+    ks_statistic,
+    take_members,
+)
 
-__all__ = ["sbc", "tarp"]
+__all__ = ["C2ST", "c2st", "coverage", "holm", "sbc", "tarp"]
 
 
-def sbc(draws: Draws, *, seed: int | None = None) -> TestResult:
+def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> TestResult:
     """Simulation-based calibration (Talts et al. 2018).
 
     Null hypothesis: the marginals of q(θ | x) and p(θ | x) agree on average over x, a
-    necessary condition of q = p. The p-value is Bonferroni's over the d parameters'
-    exact Kolmogorov–Smirnov tests of randomised ranks; sample size N, continuous.
+    necessary condition of q = p. The p-value is that of the largest of the d
+    parameters' Kolmogorov–Smirnov statistics, exact by re-drawing the bags; sample size
+    N, resolution 1 / (num_redraws + 1) (continuous for one parameter).
+
+    Args:
+        draws: Pairs with posterior draws.
+        seed: Seed of the randomised ranks.
+        num_redraws: Re-drawings behind the p-value.
+
+    Returns:
+        The result, with ranks ``(N, d)`` and, in ``details``, each parameter's
+        statistic, exact p-value and Holm-adjusted p-value.
+    """
+    generator = _generator(draws, seed, "sbc")
+    members, truth = draws.bags(generator)
+    tables = torch.stack(
+        [bag_ranks(members[..., i], generator) for i in range(draws.dim)]
+    )  # (d, N, K + 1)
+    ranks = take_members(tables, truth)  # (d, N)
+    statistics = ks_statistic(ranks)
+    p_values = [ks_p_value(float(s), len(draws)) for s in statistics]
+    return TestResult(
+        "sbc",
+        combined_p_value(tables, truth, num_redraws, generator),
+        float(statistics.max()),
+        ranks.T.cpu(),
+        {
+            "statistics": statistics.tolist(),
+            "p_values": p_values,
+            "adjusted_p_values": holm(p_values),
+        },
+    )
+
+
+def tarp(
+    draws: Draws, *, references: Any = None, seed: int | None = None
+) -> TestResult:
+    """Tests of accuracy with random points (Lemos et al. 2023).
+
+    Null hypothesis: balls around the reference points have the same expected coverage
+    under q and p. The p-value is that of the exact Kolmogorov–Smirnov test of
+    randomised ranks; sample size N, continuous.
+
+    References are uniform over a box, and parameters are scaled to it, as sbi does. The
+    box is that of true parameters and draws together: sbi's is that of the true
+    parameters alone, which treats θ* unlike its draws.
+
+    Args:
+        draws: Pairs with posterior draws.
+        references: Reference points of your own, with shape ``(N, d)``; they must not
+            depend on the true parameters.
+        seed: Seed of the references and the randomised ranks.
+    """
+    generator = _generator(draws, seed, "tarp")
+    members = torch.cat([draws.thetas.unsqueeze(0), draws.samples])  # (S + 1, N, d)
+    low, high = members.amin(dim=(0, 1)), members.amax(dim=(0, 1))
+    size = (high - low).clamp_min(torch.finfo(low.dtype).tiny)
+    if references is None:
+        points = torch.rand(draws.thetas.shape, generator=generator).to(members)
+    else:
+        points = torch.as_tensor(references).to(members)
+        if points.shape != draws.thetas.shape:
+            raise ValueError(
+                f"references: expected shape {tuple(draws.thetas.shape)}, one point "
+                f"per pair, got {tuple(points.shape)}."
+            )
+        points = (points - low) / size
+    distances = ((members - low) / size - points).norm(dim=-1)  # (S + 1, N)
+    return _single_probe("tarp", distances, generator)
+
+
+def coverage(draws: Draws, *, seed: int | None = None) -> TestResult:
+    """Expected coverage of credible regions around the posterior mean.
+
+    The regions are balls of the Mahalanobis distance with each bag's own pooled
+    moments. Null hypothesis: they have the same expected coverage under q and p. Exact
+    Kolmogorov–Smirnov test of randomised ranks; sample size N, continuous. Ranks that
+    are too small on average mean that q is too wide.
 
     Args:
         draws: Pairs with posterior draws.
         seed: Seed of the randomised ranks.
     """
-    generator = _generator(draws, seed, "sbc")
-    columns = [
-        randomized_ranks(draws.thetas[:, i], draws.samples[..., i], generator)
-        for i in range(draws.dim)
-    ]
-    ranks = torch.stack(columns, dim=1)  # (N, d)
-    statistic = float(ks_statistic(ranks.T).max())
-    p_value = min(1.0, draws.dim * ks_p_value(statistic, len(draws)))
-    return TestResult("sbc", p_value, statistic, ranks)
+    generator = _generator(draws, seed, "coverage")
+    members = torch.cat([draws.thetas.unsqueeze(0), draws.samples]).transpose(0, 1)
+    scales = Scales.of(draws.thetas, draws.xs, draws.samples)
+    points = make_frame(members, "bag", scales).to_points(members)  # (N, S + 1, d)
+    return _single_probe("coverage", points.norm(dim=-1).T, generator)
 
 
-def tarp(draws: Draws, *, seed: int | None = None) -> TestResult:
-    """Tests of accuracy with random points (Lemos et al. 2023).
+def _single_probe(
+    name: str, distances: Tensor, generator: torch.Generator
+) -> TestResult:
+    ranks = randomized_ranks(distances[0], distances[1:], generator)
+    statistic = float(ks_statistic(ranks))
+    return TestResult(name, ks_p_value(statistic, len(ranks)), statistic, ranks.cpu())
 
-    Null hypothesis: balls around random reference points have the same expected
-    coverage under q and p. The p-value is that of the exact Kolmogorov–Smirnov test of
-    randomised ranks; sample size N, continuous. References are uniform over the box of
-    the pooled parameters and draws, parameters scaled to that box.
+
+class C2ST:
+    """Classifier two-sample test (Lopez-Paz and Oquab 2017), one draw per x.
+
+    A perceptron learns to tell (θ*, x) from (θ, x), θ ~ q(θ | x). Its accuracy on
+    held-out pairs has mean 1/2 under the null hypothesis q = p; the p-value is that of
+    the asymptotic normal test with variance 1/(4 n) for n = 2 N held-out points. It is
+    approximate; sample size N, resolution about 1/√N.
+
+    Args:
+        num_hidden: Units per hidden layer.
+        num_layers: Linear maps.
+        epochs: Passes over the training pairs.
+        learning_rate: Step size of Adam.
+        embedding_net: A network from xs to vectors; a copy of it is trained along.
+        seed: Seed.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_hidden: int = 256,
+        num_layers: int = 3,
+        epochs: int = 200,
+        learning_rate: float = 1e-3,
+        embedding_net: nn.Module | None = None,
+        seed: int | None = None,
+    ):
+        self.num_hidden = num_hidden
+        self.num_layers = num_layers
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.embedding_net = embedding_net
+        self.seed = resolve_seed(seed)
+        self._scales: Scales | None = None
+        self._network: _PairClassifier | None = None
+
+    def fit(self, draws: Draws) -> C2ST:
+        """Train the classifier on pairs and the first draw of each x."""
+        scales = Scales.of(draws.thetas, draws.xs, draws.samples[:1])
+        thetas, xs, labels = _labelled(draws, scales)
+        generator = generator_from(self.seed, "c2st")
+        with isolated_rng(generator):
+            network = _PairClassifier(
+                thetas[:2],
+                xs[:2],
+                self.embedding_net,
+                (self.num_hidden, self.num_layers),
+                generator,
+            ).to(thetas.device)
+            optimizer = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
+            loss = nn.BCEWithLogitsLoss()
+            for _ in range(self.epochs):
+                optimizer.zero_grad()
+                loss(network(thetas, xs), labels).backward()
+                optimizer.step()
+        self._scales, self._network = scales, network.eval()
+        return self
+
+    def test(self, draws: Draws) -> TestResult:
+        """Test on pairs that training has not seen."""
+        if self._network is None or self._scales is None:
+            raise RuntimeError("C2ST.test: call fit(draws) before test(draws).")
+        thetas, xs, labels = _labelled(draws, self._scales)
+        with torch.no_grad():
+            right = (self._network(thetas, xs) > 0) == (labels > 0.5)
+        accuracy = float(right.double().mean())
+        p_value = float(norm.sf((accuracy - 0.5) * 2 * math.sqrt(len(labels))))
+        return TestResult("c2st", p_value, accuracy)
+
+
+def c2st(
+    draws: Draws,
+    *,
+    seed: int | None = None,
+    train_fraction: float = 0.5,
+    **options: Any,
+) -> TestResult:
+    """Split the pairs, train a `C2ST` on one part and test it on the other.
 
     Args:
         draws: Pairs with posterior draws.
-        seed: Seed of the references and the randomised ranks.
+        seed: Seed.
+        train_fraction: Share of the pairs to train on.
+        **options: Options of `C2ST`.
     """
-    generator = _generator(draws, seed, "tarp")
-    # The box treats θ* and its draws alike: from θ* alone it would not be exact.
-    members = torch.cat([draws.thetas.unsqueeze(0), draws.samples])  # (S + 1, N, d)
-    low, high = members.amin(dim=(0, 1)), members.amax(dim=(0, 1))
-    scaled = (members - low) / (high - low).clamp_min(torch.finfo(low.dtype).tiny)
-    references = torch.rand(draws.thetas.shape, generator=generator).to(scaled)
-    distances = (scaled - references).norm(dim=-1)  # (S + 1, N)
-    ranks = randomized_ranks(distances[0], distances[1:], generator)
-    statistic = float(ks_statistic(ranks))
-    return TestResult("tarp", ks_p_value(statistic, len(draws)), statistic, ranks)
+    seed = resolve_seed(seed)
+    train, test = draws.split(train_fraction, seed=seed)
+    return C2ST(seed=seed, **options).fit(train).test(test)
+
+
+class _PairClassifier(nn.Module):
+    def __init__(
+        self,
+        thetas: Tensor,
+        xs: Tensor,
+        embedding_net: nn.Module | None,
+        size: tuple[int, int],
+        generator: torch.Generator,
+    ):
+        super().__init__()
+        self.embedding_net = copy.deepcopy(embedding_net)
+        with torch.no_grad():
+            num_inputs = thetas.shape[1] + embed_xs(xs, self.embedding_net).shape[1]
+        self.head = MLP(num_inputs, 1, *size, generator)
+
+    def forward(self, thetas: Tensor, xs: Tensor) -> Tensor:
+        features = embed_xs(xs, self.embedding_net)
+        return self.head(torch.cat([thetas, features], dim=1)).squeeze(1)
+
+
+def _labelled(draws: Draws, scales: Scales) -> tuple[Tensor, Tensor, Tensor]:
+    """Return standardised parameters, xs and labels: 1 for the truth, 0 for a draw."""
+    thetas = torch.cat([draws.thetas, draws.samples[0]]).double()
+    thetas = ((thetas - scales.theta_mean) / scales.theta_scale).float()
+    xs = scales.network_xs(draws.xs)
+    labels = torch.zeros(len(thetas), device=thetas.device)
+    labels[: len(draws)] = 1
+    return thetas, torch.cat([xs, xs]), labels
+
+
+def holm(p_values: list[float]) -> list[float]:
+    """Return Holm's (1979) adjusted p-values, which control the family-wise level.
+
+    Example:
+        >>> [round(p, 2) for p in holm([0.01, 0.04, 0.03])]
+        [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
 
 
 def _generator(draws: Draws, seed: int | None, name: str) -> torch.Generator:

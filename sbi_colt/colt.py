@@ -25,11 +25,10 @@ from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult
 from sbi_colt.sampling import sample_posterior
 from sbi_colt.testing import (
+    combined_p_value,
     distance_margin,
     ks_p_value,
     ks_statistic,
-    redraw_statistics,
-    redrawn_p_value,
     take_members,
 )
 from sbi_colt.training import History, train_probe
@@ -152,7 +151,7 @@ class CoLT:
         draws = draws.to(self.device)
         generator = generator_from(self.seed, "test", digest(draws.thetas, draws.xs))
         with isolated_rng(generator), torch.no_grad():
-            members, truth = _bags(draws, generator)
+            members, truth = draws.bags(generator)
             inputs = _inputs(self.probes, members, draws.xs, self.scales)
             tables = []
             for probe in self.probes:
@@ -166,7 +165,9 @@ class CoLT:
             tables = torch.stack(tables)  # (P, N, K + 1)
             ranks = take_members(tables, truth)  # (P, N)
             statistics = ks_statistic(ranks)
-            p_value = self._p_value(tables, statistics, generator)
+            p_value = combined_p_value(
+                tables, truth, self.config.num_redraws, generator
+            )
             leading = int(statistics.argmax())
             net = copy.deepcopy(self.config.embedding_net)
             if net is not None:
@@ -306,15 +307,6 @@ class CoLT:
             for spec in self.config.specs
         )
 
-    def _p_value(
-        self, tables: Tensor, statistics: Tensor, generator: torch.Generator
-    ) -> float:
-        if len(tables) == 1:
-            return ks_p_value(float(statistics[0]), tables.shape[1])
-        null = redraw_statistics(tables, self.config.num_redraws, generator)
-        # All probes share N, so the largest statistic is the smallest p-value.
-        return redrawn_p_value(float(statistics.max()), null.amax(dim=1), generator)
-
     def _check_fits(self, draws: Draws) -> None:
         assert self.scales is not None
         expected = (len(self.scales.theta_mean), tuple(self.scales.x_mean.shape))
@@ -434,22 +426,6 @@ def _check_draws(draws: Draws) -> None:
         raise TypeError(
             f"draws: expected Draws(thetas, xs, samples), got {type(draws).__name__}."
         )
-
-
-def _bags(draws: Draws, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return bags ``(N, K + 1, d)`` with the truth in a random place, and the places.
-
-    Arithmetic may round differently from place to place; a random place keeps the
-    members exchangeable to the last bit.
-    """
-    num_pairs, size = len(draws), draws.num_posterior_samples + 1
-    members = torch.cat([draws.thetas.unsqueeze(0), draws.samples])
-    members = members.transpose(0, 1).clone()  # (N, K + 1, d), the truth first
-    truth = torch.randint(size, (num_pairs,), generator=generator).to(members.device)
-    rows = torch.arange(num_pairs, device=members.device)
-    members[rows, 0] = members[rows, truth]
-    members[rows, truth] = draws.thetas
-    return members, truth
 
 
 def _inputs(

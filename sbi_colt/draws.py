@@ -92,6 +92,22 @@ class Draws:
             self.index[index.cpu()],
         )
 
+    def bags(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return bags ``(N, K + 1, d)`` and the place of the truth in each, ``(N,)``.
+
+        The place is random: arithmetic may round differently from place to place, and
+        members must be exchangeable to the last bit.
+        """
+        members = torch.cat([self.thetas.unsqueeze(0), self.samples])
+        members = members.transpose(0, 1).clone()  # (N, K + 1, d), the truth first
+        num_pairs, size, _ = members.shape
+        truth = torch.randint(size, (num_pairs,), generator=generator)
+        truth = truth.to(members.device)
+        rows = torch.arange(num_pairs, device=members.device)
+        members[rows, 0] = members[rows, truth]
+        members[rows, truth] = self.thetas
+        return members, truth
+
     def split(self, fraction: float, seed: int | None = None) -> tuple[Draws, Draws]:
         """Split the pairs at random into two disjoint sets.
 

@@ -44,6 +44,7 @@ class TestResult:
         p_value: Its p-value.
         statistic: Its test statistic.
         ranks: Its ranks where it has any, with shape ``(N,)`` or ``(N, d)``.
+        details: Further numbers, ready for JSON.
     """
 
     __test__ = False  # not a test case for pytest to collect
@@ -52,6 +53,7 @@ class TestResult:
     p_value: float
     statistic: float
     ranks: Tensor | None = field(default=None, repr=False)
+    details: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

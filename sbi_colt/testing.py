@@ -30,6 +30,7 @@ from scipy.stats import kstwo
 from torch import Tensor
 
 __all__ = [
+    "combined_p_value",
     "distance_margin",
     "ks_p_value",
     "ks_statistic",
@@ -142,6 +143,29 @@ def redrawn_p_value(observed: float, null: Tensor, generator: torch.Generator) -
     above = int((null > observed + 1e-12).sum())
     broken = int(torch.randint(ties + 1, (1,), generator=generator))
     return (1 + above + broken) / (1 + len(null))
+
+
+def combined_p_value(
+    tables: Tensor, truth: Tensor, num_redraws: int, generator: torch.Generator
+) -> float:
+    """Return one exact p-value for all probes together.
+
+    Null hypothesis: in every bag the members are exchangeable. The aggregate is the
+    largest statistic; all probes share N, so it is that of the smallest p-value. One
+    probe alone has SciPy's exact p-value; several, a re-drawn one with resolution
+    1 / (num_redraws + 1).
+
+    Args:
+        tables: Ranks of all members under each probe, with shape ``(P, N, K + 1)``.
+        truth: Which member is the truth, with shape ``(N,)``.
+        num_redraws: How many times to re-draw, B.
+        generator: CPU generator.
+    """
+    observed = float(ks_statistic(take_members(tables, truth)).max())
+    if len(tables) == 1:
+        return ks_p_value(observed, tables.shape[1])
+    null = redraw_statistics(tables, num_redraws, generator).amax(dim=1)
+    return redrawn_p_value(observed, null, generator)
 
 
 def distance_margin(n: int, num_probes: int, confidence: float) -> float:
