@@ -1,14 +1,248 @@
-"""Results in words."""
+"""The report: every method's numbers, and what they mean in words."""
 
 from __future__ import annotations
 
-from sbi_colt.results import CoLTResult
+import math
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["summarize"]
+from sbi_colt.baselines import holm
+from sbi_colt.findings import Finding, Trend
+from sbi_colt.results import CoLTResult, TestResult
+
+__all__ = ["Cost", "DiagnosticReport", "summarize"]
+
+_WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a report cost: pairs, draws per x, and seconds by step."""
+
+    num_simulations: int
+    num_posterior_samples: int
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class DiagnosticReport:
+    """What several diagnostics say of one posterior, on the same draws.
+
+    ``report["colt"]``, ``report["sbc"]``, … are the methods' own results.
+
+    Args:
+        results: Result of each method by its name.
+        level: Family-wise level of the verdict.
+        findings: What is wrong, by the rules of `sbi_colt.findings`.
+        trend: How the discrepancy changes with x, where CoLT rejects.
+        names: Names of the parameters.
+        cost: What it cost.
+        seed: The seed.
+    """
+
+    results: Mapping[str, TestResult | CoLTResult]
+    level: float
+    findings: tuple[Finding, ...]
+    trend: Trend | None
+    names: tuple[str, ...]
+    cost: Cost
+    seed: int
+    adjusted: Mapping[str, float] = field(init=False)
+
+    def __post_init__(self):
+        adjusted = holm([result.p_value for result in self.results.values()])
+        object.__setattr__(
+            self, "adjusted", dict(zip(self.results, adjusted, strict=True))
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.results:
+            raise KeyError(
+                f"{name!r} is not in this report; it has {', '.join(self.results)}."
+            )
+        return self.results[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    @property
+    def colt(self) -> CoLTResult | None:
+        """CoLT's result, where it is among the methods."""
+        result = self.results.get("colt")
+        return result if isinstance(result, CoLTResult) else None
+
+    @property
+    def rejected(self) -> bool:
+        """Whether any method rejects, at a family-wise level."""
+        return min(self.adjusted.values()) <= self.level
+
+    @property
+    def detectable(self) -> float | None:
+        """The smallest distance that CoLT finds with a power of about 80%.
+
+        The critical value of P probes' statistics (Massart's bound) and the standard
+        error of the empirical distribution, for the number of test pairs.
+        """
+        if self.colt is None:
+            return None
+        probes, n = len(self.colt.probes), self.colt.num_test
+        critical = math.sqrt(math.log(2 * probes / self.level) / 2)
+        return (critical + 0.84 * 0.5) / math.sqrt(n)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        """Return the report as text, at most 80 columns wide."""
+        parts = [self._table(), *map(_wrap, self._sentences())]
+        return "\n\n".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report's numbers, ready for JSON."""
+        return {
+            "rejected": self.rejected,
+            "level": self.level,
+            "methods": {
+                name: {
+                    "p_value": result.p_value,
+                    "adjusted_p_value": self.adjusted[name],
+                    "statistic": result.statistic,
+                    **_details(result),
+                }
+                for name, result in self.results.items()
+            },
+            "findings": [vars(finding) for finding in self.findings],
+            "trend": None if self.trend is None else vars(self.trend),
+            "parameters": list(self.names),
+            "detectable_distance": self.detectable,
+            "cost": {
+                "num_simulations": self.cost.num_simulations,
+                "num_posterior_samples": self.cost.num_posterior_samples,
+                "seconds": dict(self.cost.seconds),
+            },
+            "seed": self.seed,
+        }
+
+    def _table(self) -> str:
+        verdict = "REJECTED" if self.rejected else "not rejected"
+        lines = [
+            f"The posterior is {verdict} at the {self.level:.0%} level",
+            "-" * _WIDTH,
+            f"{'method':<12}{'statistic':>12}{'p-value':>12}{'adjusted':>12}   verdict",
+        ]
+        for name, result in self.results.items():
+            adjusted = self.adjusted[name]
+            verdict = "rejected" if adjusted <= self.level else "not rejected"
+            lines.append(
+                f"{name[:11]:<12}{result.statistic:>12.3f}{result.p_value:>12.2g}"
+                f"{adjusted:>12.2g}   {verdict}"
+            )
+        lines.append("-" * _WIDTH)
+        return "\n".join(lines)
+
+    def _sentences(self) -> Iterator[str]:
+        if self.colt is not None and self.rejected:
+            yield self._distance_sentence(self.colt)
+        if self.findings:
+            wrong = [describe(finding, self.names) for finding in self.findings[:5]]
+            yield "What is wrong: " + "; ".join(wrong) + "."
+        elif self.rejected:
+            yield "What is wrong: no simple pattern stands out at this budget."
+        if self.trend is not None:
+            yield "Where: " + self._where_sentence(self.trend)
+        if self.rejected:
+            yield "What to do: " + advise(self.findings)
+        yield self._cost_sentence()
+        yield (
+            "Adjusted p-values are Holm's over the methods: the verdict controls the "
+            f"chance of any false alarm at {self.level:.0%}."
+        )
+
+    def _distance_sentence(self, colt: CoLTResult) -> str:
+        lower, confidence = colt.distance_lower, colt.config.confidence
+        if lower > 0:
+            start = (
+                f"At least {lower:.0%} of posterior mass is misplaced in the worst "
+                f"ball ({confidence:.0%} confidence)"
+            )
+        else:
+            start = "No misplaced mass can be certified at this budget"
+        return f"How wrong: {start}; the estimate is {colt.distance:.0%}."
+
+    def _where_sentence(self, trend: Trend) -> str:
+        if trend.p_value > self.level:
+            return "alike at all xs, as far as this budget can tell."
+        size = "larger" if trend.correlation > 0 else "smaller"
+        return (
+            f"the error grows where x[{trend.feature}] is {size} "
+            f"(p = {trend.p_value:.2g}); report.colt.at(x_o) is the verdict at one x."
+        )
+
+    def _cost_sentence(self) -> str:
+        cost = self.cost
+        text = (
+            f"Cost: {cost.num_simulations} pairs, {cost.num_posterior_samples} draws "
+            f"each, {sum(cost.seconds.values()):.1f} s."
+        )
+        if self.detectable is not None:
+            text += (
+                " With this budget CoLT finds a misplaced mass of about "
+                f"{self.detectable:.0%} four times out of five."
+            )
+        return text
+
+
+def describe(finding: Finding, names: tuple[str, ...]) -> str:
+    """Return a finding in words, in the indicative and without a full stop."""
+    name = "" if finding.parameter is None else names[finding.parameter]
+    return {
+        ("width", 1): "it is too wide (under-confident)",
+        ("width", -1): "it is too narrow (over-confident)",
+        ("tails", 1): "its tails are too heavy",
+        ("tails", -1): "its tails are too light",
+        ("shift", 1): f"{name} is too high",
+        ("shift", -1): f"{name} is too low",
+        ("missing_mass", -1): "it misses a region, perhaps a mode",
+        (
+            "spurious_mass",
+            1,
+        ): "it has mass where there should be little",
+    }.get(
+        (finding.kind, finding.sign),
+        "it ignores x"
+        if finding.kind == "ignores_x"
+        else f"its error in {name} changes with x[{finding.feature}]",
+    )
+
+
+def advise(findings: tuple[Finding, ...]) -> str:
+    """Return what to try next."""
+    kinds = {finding.kind for finding in findings}
+    if "ignores_x" in kinds:
+        return (
+            "check that x reaches the network: the embedding net, its learning rate, "
+            "the scaling of x, and that pairs are not shuffled."
+        )
+    if kinds & {"missing_mass", "spurious_mass", "tails"}:
+        return (
+            "use a richer density estimator (a spline flow, flow matching), then more "
+            "simulations."
+        )
+    if "x_error" in kinds or "shift" in kinds:
+        return (
+            "train on more simulations and for longer; if that does not help, use a "
+            "richer network or embedding for x."
+        )
+    return "train on more simulations, or use a richer density estimator."
 
 
 def summarize(result: CoLTResult, level: float = 0.05) -> str:
-    """Return a result as a few lines of text, at most 80 columns wide.
+    """Return CoLT's result as a few lines of text, at most 80 columns wide.
 
     Args:
         result: What `run_colt` or `CoLT.test` returned.
@@ -43,3 +277,22 @@ def summarize(result: CoLTResult, level: float = 0.05) -> str:
         for probe in result.probes
     ]
     return "\n".join(lines)
+
+
+def _details(result: TestResult | CoLTResult) -> dict[str, Any]:
+    if isinstance(result, TestResult):
+        return dict(result.details)
+    return {
+        "distance": result.distance,
+        "distance_lower": result.distance_lower,
+        "probes": {
+            probe.name: {"statistic": probe.statistic, "p_value": probe.p_value}
+            for probe in result.probes
+        },
+        "num_train": result.num_train,
+        "num_test": result.num_test,
+    }
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, _WIDTH)

@@ -1,0 +1,278 @@
+"""The front door: one set of draws, every method, one report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from tqdm.auto import tqdm
+
+from sbi_colt.baselines import c2st, coverage, sbc, tarp
+from sbi_colt.colt import CoLT
+from sbi_colt.config import CoLTConfig
+from sbi_colt.draws import Draws, clean_pairs, pair_keys
+from sbi_colt.findings import find, find_trend
+from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
+from sbi_colt.report import Cost, DiagnosticReport
+from sbi_colt.results import CoLTResult, TestResult
+from sbi_colt.sampling import sample_posterior
+from sbi_colt.simulation import simulate_pairs
+
+__all__ = ["METHODS", "diagnose", "diagnose_draws"]
+
+_BASELINES: dict[str, Callable[[Draws, CoLTConfig, int], TestResult]] = {
+    "sbc": lambda draws, _, seed: sbc(draws, seed=seed),
+    "tarp": lambda draws, _, seed: tarp(draws, seed=seed),
+    "coverage": lambda draws, _, seed: coverage(draws, seed=seed),
+    "c2st": lambda draws, config, seed: c2st(
+        draws, seed=seed, embedding_net=config.embedding_net
+    ),
+}
+METHODS = ("colt", *_BASELINES)
+
+
+def diagnose(
+    posterior: Any,
+    prior: Any = None,
+    simulator: Any = None,
+    *,
+    thetas: Any = None,
+    xs: Any = None,
+    num_simulations: int = 1000,
+    num_posterior_samples: int = 500,
+    methods: Sequence[str | Callable] = ("colt", "sbc", "tarp", "c2st"),
+    config: CoLTConfig | None = None,
+    level: float = 0.05,
+    parameter_names: Sequence[str] | None = None,
+    seed: int | None = None,
+    device: str | torch.device = "cpu",
+    num_workers: int = 1,
+    show_progress_bar: bool = True,
+    **sampling: Any,
+) -> DiagnosticReport:
+    """Test a posterior with CoLT beside SBC, TARP and C2ST, on the same draws.
+
+    Args:
+        posterior: What to test: a posterior of sbi, a callable or an object with
+            ``sample``; see `draw_posterior_samples`.
+        prior: Prior, to simulate pairs from; with ``simulator``.
+        simulator: Simulator of x given θ; with ``prior``.
+        thetas: True parameters of pairs already simulated, with shape ``(N, d)``. The
+            posterior must not have been trained on them.
+        xs: Their observations, with shape ``(N, …)``.
+        num_simulations: Pairs to simulate, with ``prior`` and ``simulator``.
+        num_posterior_samples: Draws per x.
+        methods: Names (``"colt"``, ``"sbc"``, ``"tarp"``, ``"c2st"``, ``"coverage"``)
+            or functions of your own, from `Draws` to a `TestResult`, a dict with
+            ``p_value`` and ``statistic``, or a p-value.
+        config: Settings of CoLT.
+        level: Level of the verdict, controlled over all methods by Holm's adjustment.
+        parameter_names: Names of the parameters, used everywhere.
+        seed: Seed of everything.
+        device: Device to train and test on.
+        num_workers: Processes for simulators and samplers that take one at a time.
+        show_progress_bar: Whether to show progress.
+        **sampling: Further options of `draw_posterior_samples`, such as
+            ``max_sampling_time`` and ``checkpoint``.
+
+    Returns:
+        The report; print it. Null hypothesis of every p-value: q(θ | x) = p(θ | x).
+    """
+    seed = resolve_seed(seed)
+    _check_level(level)
+    runs = _resolve(methods)
+    start = time.perf_counter()
+    has_pairs = thetas is not None and xs is not None
+    has_simulator = prior is not None and simulator is not None
+    if has_pairs == has_simulator:
+        raise ValueError(
+            "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
+            "simulator."
+        )
+    if prior is not None and simulator is not None:
+        thetas, xs = simulate_pairs(
+            prior,
+            simulator,
+            num_simulations,
+            seed=seed,
+            num_workers=num_workers,
+            show_progress_bar=show_progress_bar,
+        )
+    thetas, xs, _ = clean_pairs(thetas, xs)
+    pair_keys(thetas, xs)  # repeated pairs are refused before the work begins
+    simulated = time.perf_counter()
+    sampled = sample_posterior(
+        posterior,
+        xs,
+        num_posterior_samples,
+        seed=seed,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+        device=device,
+        **sampling,
+    )
+    complete = sampled.mask.to(thetas.device)
+    draws = Draws(
+        thetas[complete].to(device),
+        xs[complete].to(device),
+        sampled.samples[:, sampled.mask.to(sampled.samples.device)],
+    )
+    seconds = {
+        "simulation": simulated - start,
+        "sampling": time.perf_counter() - simulated,
+    }
+    return _report(
+        draws,
+        runs,
+        config,
+        level,
+        parameter_names,
+        seed,
+        device,
+        show_progress_bar,
+        seconds,
+    )
+
+
+def diagnose_draws(
+    draws: Draws,
+    *,
+    methods: Sequence[str | Callable] = ("colt", "sbc", "tarp", "c2st"),
+    config: CoLTConfig | None = None,
+    level: float = 0.05,
+    parameter_names: Sequence[str] | None = None,
+    seed: int | None = None,
+    device: str | torch.device = "cpu",
+    show_progress_bar: bool = True,
+) -> DiagnosticReport:
+    """Return the report for draws from anywhere; the arguments are `diagnose`'s."""
+    _check_level(level)
+    runs = _resolve(methods)
+    return _report(
+        draws.to(device),
+        runs,
+        config,
+        level,
+        parameter_names,
+        resolve_seed(seed),
+        device,
+        show_progress_bar,
+        {},
+    )
+
+
+def _report(
+    draws: Draws,
+    runs: dict[str, Callable | None],
+    config: CoLTConfig | None,
+    level: float,
+    parameter_names: Sequence[str] | None,
+    seed: int,
+    device: str | torch.device,
+    show_progress_bar: bool,
+    seconds: dict[str, float],
+) -> DiagnosticReport:
+    names = _checked_names(parameter_names, draws.dim)
+    config = config or CoLTConfig()
+    results: dict[str, TestResult | CoLTResult] = {}
+    progress = tqdm(runs, desc="Methods", disable=not show_progress_bar, leave=False)
+    for name in progress:
+        progress.set_postfix_str(name)
+        start = time.perf_counter()
+        own = runs[name]
+        if name == "colt":
+            train, test = draws.split(config.train_fraction, seed=seed)
+            colt = CoLT(config, seed=seed, device=device)
+            results[name] = colt.fit(train, show_progress_bar=show_progress_bar).test(
+                test
+            )
+        elif own is None:
+            results[name] = _BASELINES[name](draws, config, seed)
+        else:
+            with isolated_rng(generator_from(seed, "method", name)):
+                results[name] = _as_result(name, own(draws))
+        seconds[name] = time.perf_counter() - start
+    colt = results.get("colt")
+    colt = colt if isinstance(colt, CoLTResult) else None
+    start = time.perf_counter()
+    report = DiagnosticReport(
+        results=results,
+        level=level,
+        findings=(),
+        trend=None,
+        names=names,
+        cost=Cost(len(draws), draws.num_posterior_samples, seconds),
+        seed=seed,
+    )
+    if not report.rejected:
+        return report
+    findings = find(draws, colt, level, seed)
+    trend = find_trend(colt) if colt is not None and colt.p_value <= level else None
+    seconds["findings"] = time.perf_counter() - start
+    return replace(report, findings=findings, trend=trend)
+
+
+def _resolve(methods: Sequence[str | Callable]) -> dict[str, Callable | None]:
+    """Return each method's name, and its function where it is the user's own."""
+    if isinstance(methods, str) or callable(methods):
+        methods = (methods,)
+    runs: dict[str, Callable | None] = {}
+    for method in methods:
+        name = method if isinstance(method, str) else getattr(method, "__name__", "own")
+        if isinstance(method, str) and method not in METHODS:
+            raise ValueError(
+                f"methods: unknown name {method!r}; known are {', '.join(METHODS)}, "
+                "and functions of your own."
+            )
+        if not isinstance(method, str) and not callable(method):
+            raise TypeError(
+                f"methods: expected names or functions, got {type(method).__name__}."
+            )
+        if name in runs:
+            raise ValueError(f"methods: {name!r} occurs twice.")
+        runs[name] = None if isinstance(method, str) else method
+    if not runs:
+        raise ValueError(f"methods: expected at least one of {', '.join(METHODS)}.")
+    return runs
+
+
+def _as_result(name: str, value: Any) -> TestResult:
+    """Return what a user's own method gave as a `TestResult`."""
+    if isinstance(value, TestResult):
+        result = TestResult(
+            name, value.p_value, value.statistic, value.ranks, value.details
+        )
+    elif isinstance(value, dict) and "p_value" in value:
+        result = TestResult(
+            name, float(value["p_value"]), float(value.get("statistic", "nan"))
+        )
+    else:
+        try:
+            result = TestResult(name, float(cast(float, value)), float("nan"))
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"methods: {name!r} returned {type(value).__name__}; expected a "
+                "TestResult, a dict with p_value and statistic, or a p-value."
+            ) from error
+    if not 0 <= result.p_value <= 1:
+        raise ValueError(
+            f"methods: {name!r} returned the p-value {result.p_value}; expected a "
+            "number in [0, 1]."
+        )
+    return result
+
+
+def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"theta[{i}]" for i in range(dim))
+    if isinstance(names, str) or len(names) != dim:
+        raise ValueError(f"parameter_names: expected {dim} names, got {names!r}.")
+    return tuple(map(str, names))
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"level: expected a number in (0, 1), got {level}.")

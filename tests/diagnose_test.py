@@ -1,0 +1,215 @@
+import json
+
+import pytest
+import torch
+
+from sbi_colt import CoLTConfig, Draws, TestResult, diagnose
+from sbi_colt.benchmark.gaussian import GaussianTask
+from sbi_colt.benchmark.zoo import exhibit, prior
+from sbi_colt.diagnose import diagnose_draws
+
+QUICK = CoLTConfig(max_epochs=20, num_redraws=199)
+
+
+def simulator(thetas):
+    mixing = torch.tensor([[1.0, 0.5], [0.0, 1.0]])
+    return thetas @ mixing.T + 0.5 * torch.randn_like(thetas)
+
+
+def report_on(perturbation, alpha, **options):
+    draws = GaussianTask(perturbation, alpha).draws(
+        300, 100, torch.Generator().manual_seed(5)
+    )
+    options = {"config": QUICK, "seed": 0, "show_progress_bar": False} | options
+    return diagnose_draws(draws, **options)
+
+
+@pytest.fixture(scope="module")
+def blind():
+    return report_on("blind", 1.0)
+
+
+@pytest.fixture(scope="module")
+def correct():
+    return report_on("covariance", 0.0)
+
+
+@pytest.mark.usefixtures("unchanged_random_state")
+def test_the_front_door_takes_a_prior_and_a_simulator():
+    reports = [
+        diagnose(
+            exhibit("npe-mdn").posterior,
+            prior(),
+            simulator,
+            num_simulations=120,
+            num_posterior_samples=50,
+            config=QUICK,
+            seed=1,
+            show_progress_bar=False,
+        )
+        for _ in range(2)
+    ]
+    assert list(reports[0]) == ["colt", "sbc", "tarp", "c2st"]
+    assert reports[0]["colt"].num_test == 60
+    for name in reports[0]:
+        assert reports[0][name].p_value == reports[1][name].p_value
+
+
+def test_the_front_door_takes_pairs(generator):
+    thetas = torch.randn(100, 2, generator=generator)
+    report = diagnose(
+        exhibit("npe-mdn").posterior,
+        thetas=thetas,
+        xs=thetas + 0.5,
+        num_posterior_samples=20,
+        methods=("sbc", "coverage"),
+        seed=1,
+        show_progress_bar=False,
+    )
+    assert list(report) == ["sbc", "coverage"]
+    assert report.colt is None
+
+
+def test_a_posterior_is_sampled_once_for_all_methods(generator):
+    calls = []
+
+    def q(xs, num):
+        calls.append(num)
+        return xs + torch.randn(num, *xs.shape)
+
+    thetas = torch.randn(60, 2, generator=generator)
+    diagnose(q, thetas=thetas, xs=thetas + 1, config=QUICK, show_progress_bar=False)
+    assert calls == [500]
+
+
+def test_a_correct_posterior_passes(correct):
+    assert not correct.rejected
+    assert correct.findings == ()
+    assert "not rejected at the 5% level" in str(correct)
+    assert "What is wrong" not in str(correct)
+
+
+def test_a_blind_posterior_fails_colt_but_not_sbc_and_tarp(blind):
+    assert blind.rejected
+    assert blind["colt"].p_value <= 0.005
+    assert min(blind["sbc"].p_value, blind["tarp"].p_value) > 0.01
+    assert "it ignores x" in str(blind)
+    assert "check that x reaches the network" in str(blind).replace("\n", " ")
+
+
+def test_the_text_fits_a_terminal(blind, correct):
+    for report in (blind, correct):
+        assert max(map(len, str(report).splitlines())) <= 80
+
+
+def test_the_distance_is_said_with_its_certificate(blind):
+    text = str(blind).replace("\n", " ")
+    lower = blind["colt"].distance_lower
+    assert f"At least {lower:.0%} of posterior mass is misplaced" in text
+
+
+def test_names_are_used(generator):
+    report = report_on("mean", 0.3, parameter_names=["mass", "spin", "charge"])
+    assert any(
+        name in str(report) for name in ("mass is too", "spin is too", "charge is")
+    )
+
+
+def test_the_verdict_controls_the_family(within_binomial_band):
+    """Four tests at 5% each would raise a false alarm far more often."""
+    alarms = 0
+    config = CoLTConfig(probes=("mahalanobis",))
+    for i in range(200):
+        draws = GaussianTask("mean", 0.0).draws(
+            60, 20, torch.Generator().manual_seed(i)
+        )
+        alarms += diagnose_draws(
+            draws,
+            methods=("colt", "sbc", "tarp", "coverage"),
+            config=config,
+            seed=i,
+            show_progress_bar=False,
+        ).rejected
+    assert alarms <= 20  # the upper end of the 99% band; Holm is conservative
+
+
+def test_to_dict_is_ready_for_json(blind):
+    plain = json.loads(json.dumps(blind.to_dict()))
+    assert plain["rejected"] is True
+    assert plain["methods"]["colt"]["probes"]["centre"]["p_value"] <= 1
+    assert plain["findings"][0]["kind"] == "ignores_x"
+
+
+def test_methods_of_ones_own_join_in():
+    def first(draws):
+        return 0.5
+
+    def second(draws):
+        return {"p_value": 0.25, "statistic": 3.0}
+
+    def third(draws):
+        return TestResult("any", 0.75, 1.0)
+
+    report = report_on("mean", 0.0, methods=("tarp", first, second, third))
+    assert list(report) == ["tarp", "first", "second", "third"]
+    assert report["second"].statistic == 3.0
+    assert report["third"].name == "third"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("good", "returned str"), (1.5, "the p-value 1.5"), (float("nan"), "p-value nan")],
+)
+def test_what_a_method_of_ones_own_returns_is_checked(value, message):
+    def mine(draws):
+        return value
+
+    with pytest.raises((TypeError, ValueError), match=f"methods: 'mine'.*{message}"):
+        report_on("mean", 0.0, methods=(mine,))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ("colt", "sbs")}, "methods: unknown name 'sbs'"),
+        ({"methods": ()}, "methods: expected at least one"),
+        ({"methods": ("sbc", "sbc")}, "methods: 'sbc' occurs twice"),
+        ({"methods": (3,)}, "methods: expected names or functions"),
+        ({"parameter_names": ["a"]}, "parameter_names: expected 3 names"),
+        ({"level": 5}, "level: expected"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        report_on("mean", 0.0, **options)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"prior": prior()}, {"thetas": torch.zeros(3, 2)}],
+    ids=["nothing", "no simulator", "no xs"],
+)
+def test_pairs_or_a_simulator_are_needed(given):
+    with pytest.raises(ValueError, match="expected either thetas and xs, or prior"):
+        diagnose(exhibit("npe-mdn").posterior, **given)
+
+
+def test_an_unknown_method_is_named_in_the_error(correct):
+    with pytest.raises(KeyError, match="'l-c2st' is not in this report"):
+        correct["l-c2st"]
+
+
+def test_where_names_the_feature_of_x(generator):
+    """q is far too wide where x[1] > 0, and right elsewhere."""
+    xs = torch.randn(600, 3, generator=generator)
+    noise = torch.randn(101, 600, 2, generator=generator)
+    width = torch.where(xs[:, 1:2] > 0, 2.5, 1.0)
+    report = diagnose_draws(
+        Draws(noise[0], xs, width * noise[1:]),
+        config=QUICK,
+        seed=0,
+        show_progress_bar=False,
+    )
+    assert report.trend.feature == 1
+    assert report.trend.correlation > 0
+    assert "the error grows where x[1] is larger" in str(report).replace("\n", " ")
