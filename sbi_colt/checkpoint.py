@@ -7,9 +7,55 @@ import os
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+from torch import Tensor, nn
 
-__all__ = ["Checkpoint"]
+from sbi_colt.randomness import digest
+
+__all__ = ["Checkpoint", "fingerprint"]
+
+
+def fingerprint(thing: Any) -> str:
+    """Return what tells a posterior from a retrained one.
+
+    That of its tensors where it holds any (weights, in modules at any depth); else that
+    of its code and attributes, as far as they can be read.
+    """
+    tensors: list[Tensor] = []
+    _collect(thing, tensors, set(), depth=6)
+    if tensors:
+        return digest(*tensors)
+    code = getattr(thing, "__code__", None)
+    if code is not None:  # a function: what it does and what it has closed over
+        closure = [cell.cell_contents for cell in thing.__closure__ or ()]
+        return _hash((code.co_code, code.co_names, str(code.co_consts)), *closure)
+    return _hash(vars(thing)) if hasattr(thing, "__dict__") else type(thing).__name__
+
+
+def _collect(thing: Any, found: list[Tensor], seen: set[int], depth: int) -> None:
+    if id(thing) in seen or depth < 0:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, Tensor):
+        found.append(thing)
+    elif isinstance(thing, nn.Module):
+        found.extend(thing.state_dict().values())
+    elif isinstance(thing, (list, tuple)):
+        for entry in thing:
+            _collect(entry, found, seen, depth - 1)
+    elif isinstance(thing, dict):
+        for entry in thing.values():
+            _collect(entry, found, seen, depth - 1)
+    elif hasattr(thing, "__dict__") and not callable(getattr(thing, "__code__", None)):
+        _collect(dict(vars(thing)), found, seen, depth - 1)
+
+
+def _hash(*things: Any) -> str:
+    try:
+        return str(joblib.hash(things))
+    except Exception:  # what cannot be pickled is told apart by its type alone
+        return "/".join(type(thing).__name__ for thing in things)
 
 
 class Checkpoint:
@@ -34,6 +80,10 @@ class Checkpoint:
         self.header = header
         if self.path is None:
             return
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(
+                f"checkpoint: expected a folder, got the file {self.path}."
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         known = self.known_header(self.path)
         if known is None:

@@ -338,6 +338,7 @@ def run_colt(
     config: CoLTConfig | None = None,
     seed: int | None = None,
     device: str | torch.device = "cpu",
+    **sampling: Any,
 ) -> CoLTResult:
     """Test a posterior with CoLT, in the calling convention of sbi's `run_sbc`.
 
@@ -355,6 +356,8 @@ def run_colt(
         config: Settings; the default is the strongest test known here.
         seed: Seed of sampling, training and testing.
         device: Device to train and test on.
+        **sampling: Further options of `draw_posterior_samples`, such as
+            ``max_sampling_time`` and ``checkpoint``.
 
     Returns:
         The result. Null hypothesis: q(θ | x) = p(θ | x) for almost every x.
@@ -378,6 +381,7 @@ def run_colt(
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
         use_batched_sampling=use_batched_sampling,
+        **sampling,
     )
     if sampled.samples.shape[-1] != thetas.shape[1]:
         raise ValueError(

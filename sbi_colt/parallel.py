@@ -26,6 +26,12 @@ def in_parallel(
         [2, 4]
     """
     jobs = None if num_workers == 1 else num_workers
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+    try:
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+    except ValueError as error:
+        raise ValueError(
+            "The joblib backend that is set cannot hand out results as they are done "
+            '(multiprocessing cannot); use "loky", "threading", "dask" or "ray".'
+        ) from error
     results: Any = parallel(joblib.delayed(function)(*task) for task in tasks)
     yield from results

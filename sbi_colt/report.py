@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+import os
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from sbi_colt.baselines import holm
 from sbi_colt.findings import Finding, Trend
+from sbi_colt.html import embed_figure, make_page, make_table
+from sbi_colt.plots import plot_report
 from sbi_colt.results import CoLTResult, TestResult
 
 __all__ = ["Cost", "DiagnosticReport", "summarize"]
 
 _WIDTH = 80
+_HEADER = ("method", "statistic", "p-value", "adjusted", "verdict")
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,30 @@ class DiagnosticReport:
         parts = [self._table(), *map(_wrap, self._sentences())]
         return "\n\n".join(parts)
 
+    def plot(self) -> Figure:
+        """Return one figure: ranks, localization, discrepancy over x, training."""
+        return plot_report(dict(self.results), self.names, self.level)
+
+    def to_html(self, path: str | os.PathLike) -> None:
+        """Write the report as one self-contained HTML file."""
+        page = make_page(
+            "Posterior diagnostics",
+            self._headline(),
+            self.rejected,
+            [
+                self._html_body(),
+                '<div class="scroll">',
+                embed_figure(self.plot(), "Ranks, localization, discrepancy, training"),
+                "</div>",
+            ],
+            f"sbi_colt; seed {self.seed}",
+        )
+        Path(path).write_text(page, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        """Return the table and the sentences for a notebook."""
+        return f"<p><strong>{escape(self._headline())}</strong></p>{self._html_body()}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report's numbers, ready for JSON."""
         return {
@@ -128,22 +160,35 @@ class DiagnosticReport:
             "seed": self.seed,
         }
 
-    def _table(self) -> str:
+    def _headline(self) -> str:
         verdict = "REJECTED" if self.rejected else "not rejected"
-        lines = [
-            f"The posterior is {verdict} at the {self.level:.0%} level",
-            "-" * _WIDTH,
-            f"{'method':<12}{'statistic':>12}{'p-value':>12}{'adjusted':>12}   verdict",
-        ]
-        for name, result in self.results.items():
-            adjusted = self.adjusted[name]
-            verdict = "rejected" if adjusted <= self.level else "not rejected"
-            lines.append(
-                f"{name[:11]:<12}{result.statistic:>12.3f}{result.p_value:>12.2g}"
-                f"{adjusted:>12.2g}   {verdict}"
+        return f"The posterior is {verdict} at the {self.level:.0%} level"
+
+    def _rows(self) -> list[tuple[str, str, str, str, str]]:
+        return [
+            (
+                name,
+                f"{result.statistic:.3f}",
+                f"{result.p_value:.2g}",
+                f"{self.adjusted[name]:.2g}",
+                "rejected" if self.adjusted[name] <= self.level else "not rejected",
             )
-        lines.append("-" * _WIDTH)
-        return "\n".join(lines)
+            for name, result in self.results.items()
+        ]
+
+    def _table(self) -> str:
+        rule = "-" * _WIDTH
+        rows = [
+            f"{name[:15]:<16}{statistic:>12}{p_value:>12}{adjusted:>12}   {verdict}"
+            for name, statistic, p_value, adjusted, verdict in [_HEADER, *self._rows()]
+        ]
+        return "\n".join([self._headline(), rule, *rows, rule])
+
+    def _html_body(self) -> str:
+        sentences = "".join(f"<p>{escape(s)}</p>" for s in self._sentences())
+        return (
+            f'<div class="scroll">{make_table(_HEADER, self._rows())}</div>{sentences}'
+        )
 
     def _sentences(self) -> Iterator[str]:
         if self.colt is not None and self.rejected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 import warnings
@@ -20,13 +21,23 @@ from tqdm.auto import tqdm
 from sbi_colt.checkpoint import Checkpoint
 from sbi_colt.parallel import in_parallel
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
-from sbi_colt.samplers import BLOCK_DRAWS, Sampler, sampler_for
+from sbi_colt.samplers import BLOCK_DRAWS, Sampler, sampler_for, with_x_shape
 
 __all__ = ["PosteriorSamples", "RunOptions", "SamplingError", "run"]
 
+# How much smaller a time limit makes the blocks of costly samplers.
+_SHRINK = 16
+
 
 class SamplingError(RuntimeError):
-    """Sampling could not be finished; the message says what to do."""
+    """Sampling could not be finished; the message says what to do.
+
+    ``partial`` holds what was drawn, where there is anything.
+    """
+
+    def __init__(self, message: str, partial: PosteriorSamples | None = None):
+        super().__init__(message)
+        self.partial = partial
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +66,7 @@ class RunOptions:
     use_batched_sampling: bool
     memory_budget: int
     min_acceptance: float
+    max_lost: float
     device: torch.device
 
     def seconds_left(self) -> float | None:
@@ -143,8 +155,10 @@ def run(
     if isinstance(posterior, EnsemblePosterior):
         result = _run_ensemble(posterior, xs, *rest)
     else:
-        if isinstance(posterior, NeuralPosterior):  # sbi's networks know floats only
-            xs = xs.to(posterior._device, torch.float32)
+        if isinstance(posterior, NeuralPosterior):
+            posterior = _copy(posterior)  # sampling changes sbi's potentials
+            # sbi's networks know floats only.
+            xs = with_x_shape(posterior, xs.to(posterior._device, torch.float32))
         sampler = sampler_for(posterior, xs, options.use_batched_sampling)
         runner = _run_in_blocks if sampler.batched else _run_in_parallel
         try:
@@ -157,6 +171,13 @@ def run(
             result = _run_in_parallel(sampler, xs, *rest)
     _shuffle(result.samples, generator_from(options.seed, "shuffle"))
     return result
+
+
+def _copy(posterior: NeuralPosterior) -> NeuralPosterior:
+    try:
+        return copy.deepcopy(posterior)
+    except Exception:  # what cannot be copied is used as sbi itself would
+        return posterior
 
 
 def _shuffle(samples: Tensor, generator: torch.Generator) -> None:
@@ -183,20 +204,23 @@ def _run_in_blocks(
     # The dimension is not known yet: room for 64 doubles.
     limit = options.memory_budget // (num_samples * 64 * 8)
     block = sampler.block(num_samples)
+    if sampler.is_costly and options.deadline is not None:
+        block = max(1, block // _SHRINK)  # the clock is looked at between blocks
     size = max(1, min(block, limit))
     start = 0
     while start < len(xs):
         if options.is_late():
             break
         index = torch.arange(start, min(start + size, len(xs)))
-        part = checkpoint.load(f"block-{start:08d}")
+        name = f"block-{start:08d}-{len(index)}"
+        part = checkpoint.load(name)
         if part is None:
             with _own_randomness(options.seed, "block", start):
                 proposals = _propose(sampler, xs[index], num_samples, options)
-            accepted = sampler.accepted(proposals)
+            accepted = _accepted(sampler, proposals)
             proposals = proposals.to(options.device)
             checkpoint.save(
-                f"block-{start:08d}",
+                name,
                 proposals=proposals.cpu().numpy(),
                 **({} if accepted is None else {"accepted": accepted.cpu().numpy()}),
             )
@@ -231,12 +255,14 @@ def _fill(
 ) -> None:
     """Propose again, only at xs that are short, until all are full or given up."""
     num_samples = len(pool.samples)
-    limit = num_samples / options.min_acceptance
     attempt = 0
     while not options.is_late():
-        short = (pool.counts < num_samples) & (pool.proposed < limit)
-        short = (short & (pool.proposed > 0)).nonzero().flatten()
-        if not len(short):
+        # Given up: acceptance below the least by three standard errors and more.
+        most = pool.accepted + 3 * (pool.accepted + 1).sqrt() + 3
+        hopeless = most < options.min_acceptance * pool.proposed
+        short = (pool.counts < num_samples) & (pool.proposed > 0) & ~hopeless
+        short = short.nonzero().flatten()
+        if not len(short) or int(hopeless.sum()) > options.max_lost * len(xs):
             return
         # Enough for the typical x at its acceptance so far, within one block.
         rate = (pool.accepted[short] + 1) / (pool.proposed[short] + 2)
@@ -245,7 +271,7 @@ def _fill(
         num = int(min(wanted, max(1, BLOCK_DRAWS // len(short))))
         with _own_randomness(options.seed, stream, attempt):
             proposals = _propose(sampler, xs[short], num, options)
-        pool.add(short, proposals, sampler.accepted(proposals))
+        pool.add(short, proposals, _accepted(sampler, proposals))
         if progress is not None:
             progress.update(int((pool.counts[short] >= num_samples).sum()))
         attempt += 1
@@ -278,15 +304,14 @@ def _run_in_parallel(
         except Exception as error:
             if not _is_death(error):
                 raise
-            deaths += 1
-            if deaths > 1:
-                pending = [i for i in range(len(xs)) if i not in finished]
+            pending = [i for i in range(len(xs)) if i not in finished]
+            deaths = deaths + 1 if pending == remaining else 1
+            if deaths > 1:  # nothing got done since the last one
                 raise SamplingError(
-                    "num_workers: a worker process died twice, the second time while "
-                    f"it sampled x number {pending[0]} or one soon after it "
-                    f"({len(finished)} of {len(xs)} xs were done). It may have run out "
-                    "of memory: use fewer workers. With checkpoint=… what is done is "
-                    "kept."
+                    "num_workers: a worker process died twice in a row, with "
+                    f"{len(finished)} of {len(xs)} xs done; the first that are not are "
+                    f"{', '.join(map(str, pending[:5]))}. It may have run out of "
+                    "memory: use fewer workers. With checkpoint=… what is done is kept."
                 ) from error
     pools = [finished[i] for i in range(len(xs))]
     sampled = [pool for pool in pools if pool.samples.shape[-1]]
@@ -338,12 +363,18 @@ def _sample_one(
     try:
         with _own_randomness(options.seed, "first"):
             proposals = _propose(sampler, x, num_samples, options)
-    except RuntimeError as error:
+    except Exception as error:
         if "max_sampling_time" in str(error):  # sbi's rejection sampler ran out of it
             return i, empty
-        raise
+        if isinstance(error, ValueError):
+            raise  # it names what is wrong with the posterior as a whole
+        raise SamplingError(
+            f"posterior: sampling failed at x number {i}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     pool = _Pool.empty(num_samples, 1, proposals.shape[-1], proposals)
-    pool.add(torch.zeros(1, dtype=torch.long), proposals, sampler.accepted(proposals))
+    first = torch.zeros(1, dtype=torch.long)
+    pool.add(first, proposals, _accepted(sampler, proposals))
     _fill(pool, sampler, x, options, None, stream="redraw")
     pool.samples = pool.samples.cpu()
     return i, pool
@@ -378,12 +409,16 @@ def _run_ensemble(
         if not len(who):
             continue
         most = int(shares[:, c].max())
-        seed = derive_seed(options.seed, "component", c)
+        mine = replace(options, seed=derive_seed(options.seed, "component", c))
+        if options.deadline is not None:  # an equal part of the time that is left
+            left = options.deadline - time.monotonic()
+            part_of = left / (len(posterior.posteriors) - c)
+            mine = replace(mine, deadline=time.monotonic() + part_of)
         part = run(
             component,
             xs[who],
             most,
-            replace(options, seed=seed),
+            mine,
             checkpoint.child(f"component-{c}", {**checkpoint.header, "component": c}),
             silent,
         )
@@ -418,8 +453,9 @@ def _propose(sampler: Sampler, xs: Tensor, num: int, options: RunOptions) -> Ten
             ".* lie outside the prior support",
         ):
             warnings.filterwarnings("ignore", message)
-        # Gradients stay on: rejection and variational samplers optimise.
-        proposals = sampler.propose(xs, num, options.seconds_left())
+        # Without need gradients would cost time and several times the memory.
+        with torch.set_grad_enabled(sampler.with_gradients):
+            proposals = _in_pieces(sampler, xs, num, options)
     proposals = torch.as_tensor(proposals)
     if proposals.ndim != 3 or proposals.shape[:2] != (num, len(xs)):
         raise ValueError(
@@ -429,6 +465,25 @@ def _propose(sampler: Sampler, xs: Tensor, num: int, options: RunOptions) -> Ten
     if not proposals.is_floating_point():
         proposals = proposals.float()
     return proposals.detach()
+
+
+def _in_pieces(sampler: Sampler, xs: Tensor, num: int, options: RunOptions) -> Any:
+    """Propose many draws at few xs a piece at a time, where that costs nothing."""
+    most = max(1, BLOCK_DRAWS // len(xs))
+    if sampler.prior is None or num <= most:
+        return sampler.propose(xs, num, options.seconds_left())
+    sizes = [most] * (num // most) + ([num % most] if num % most else [])
+    pieces = [sampler.propose(xs, size, options.seconds_left()) for size in sizes]
+    return torch.cat(pieces)
+
+
+def _accepted(sampler: Sampler, proposals: Tensor) -> Tensor | None:
+    """Return which proposals count: finite, and in the prior's support."""
+    finite = proposals.isfinite().all(dim=-1)
+    accepted = sampler.accepted(proposals)
+    if accepted is None:
+        return None if bool(finite.all()) else finite
+    return accepted & finite
 
 
 def _is_death(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ NPE-A, one round       as Direct                     batched    proposals, time
 NPE-A, several rounds  ``sample`` (the correction    parallel   proposals, time
                        is skipped when batched)
 VectorField (NPSE,     ``sample_batched`` without    batched    proposals, time
-FMPE), SDE and ODE     rejection, then support
+FMPE), SDE and ODE     rejection, then support                  between blocks
 VectorField, iid       ``sample``                    parallel   proposals, time
 MCMC, vectorised       ``sample_batched``            batched    time between blocks
 slice sampler
@@ -27,15 +27,21 @@ Callable               ``q(xs, num_samples)``        batched    time between blo
 Object with sample     ``sample((num,), x=x)``       parallel   time between xs
 =====================  ============================  =========  =====================
 
-*Batched* samplers see a block of xs at once; *parallel* ones see one x at a time and
-run through joblib. *Proposals* means that an x is given up when the prior's support
-accepts too small a share of its draws; *time*, that ``max_sampling_time`` can stop it.
+*Batched* samplers see a block of xs at once; *parallel* ones see one x at a time, as a
+batch of one, and run through joblib. *Proposals* means that an x is given up when the
+prior's support accepts too small a share of its draws; *time*, that
+``max_sampling_time`` can stop it. Samplers that solve equations or run chains cannot
+be stopped inside a block; a time limit makes their blocks smaller.
+
+Importance sampling resamples from 32 proposals per draw, as sbi does by default: where
+the proposal is far wider than the posterior, its draws are too wide.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -54,11 +60,13 @@ from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
 from sbi.utils.sbiutils import within_support
 from torch import Tensor
 
-__all__ = ["Sampler", "sampler_for"]
+__all__ = ["BLOCK_DRAWS", "Sampler", "sampler_for", "with_x_shape"]
 
 # Draws that one block of xs proposes at a time. Independent of every option, so that
 # a seed means the same draws whatever the memory budget or the number of workers.
-BLOCK_DRAWS = 2**17
+BLOCK_DRAWS = 2**16
+# The same for samplers that take hundreds of steps for a draw.
+_COSTLY_BLOCK_DRAWS = 2**14
 # Markov chains that run at once.
 _BLOCK_CHAINS = 4000
 # The most that rejection sampling may take for one x: it cannot be stopped by a count.
@@ -75,12 +83,16 @@ class Sampler:
         batched: Whether ``propose`` takes many xs at once; if not, n is 1.
         block: Most xs in one call, for a number of draws.
         prior: Where proposals may leave the prior's support, the prior.
+        is_costly: Whether a block takes so long that a time limit must shrink it.
+        with_gradients: Whether the sampler itself needs gradients.
     """
 
     propose: Callable[[Tensor, int, float | None], Any]
     batched: bool
     block: Callable[[int], int] = lambda num: max(1, BLOCK_DRAWS // num)
     prior: Any = None
+    is_costly: bool = False
+    with_gradients: bool = False
 
     def accepted(self, proposals: Tensor) -> Tensor | None:
         """Return which proposals lie in the prior's support, or `None` for all."""
@@ -98,60 +110,72 @@ def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampl
         xs: Observations, with shape ``(N, …)``.
         use_batched_sampling: Whether to prefer samplers that take many xs at once.
     """
-    # Subclasses that sample in a way of their own are taken as they come.
-    kind = type(posterior)
-    if kind in (DirectPosterior, NPE_A_Posterior, VectorFieldPosterior):
-        _check_condition(posterior, xs)
-        can_batch = not _is_iid(posterior, xs)
-        if kind is NPE_A_Posterior:
-            can_batch = not posterior._apply_correction
-        elif kind is VectorFieldPosterior:
-            can_batch &= not posterior.vector_field_estimator.compose_enabled
-        if can_batch and use_batched_sampling:
-            return Sampler(
-                _batched(posterior, reject_outside_prior=False),
-                batched=True,
-                prior=posterior.prior,
-            )
-        return Sampler(
-            _single(posterior, xs, reject_outside_prior=False),
-            batched=False,
-            prior=posterior.prior,
-        )
-    if kind is FilteredDirectPosterior:
-        return Sampler(
-            _single(posterior, xs, reject_outside_prior=False),
-            batched=False,
-            prior=posterior.prior,
-        )
-    if kind is MCMCPosterior:
+    _check_condition(posterior, xs)
+    if _samples_as(posterior, DirectPosterior):
+        return _direct(posterior, xs, use_batched_sampling)
+    if _samples_as(posterior, NPE_A_Posterior):
+        can_batch = not posterior._apply_correction
+        return _direct(posterior, xs, use_batched_sampling and can_batch)
+    if _samples_as(posterior, FilteredDirectPosterior):
+        return _direct(posterior, xs, False)
+    if _samples_as(posterior, VectorFieldPosterior):
+        can_batch = not posterior.vector_field_estimator.compose_enabled
+        can_batch &= not _is_iid(posterior, xs)
+        return _direct(posterior, xs, use_batched_sampling and can_batch, costly=True)
+    if _samples_as(posterior, MCMCPosterior):
         vectorised = posterior.method == "slice_np_vectorized"
         if use_batched_sampling and vectorised and not _is_iid(posterior, xs):
+            chains = max(1, posterior.num_chains)
             return Sampler(
                 _batched(posterior),
                 batched=True,
-                block=lambda num: max(1, _BLOCK_CHAINS // min(num, _chains(posterior))),
+                block=lambda num: max(1, _BLOCK_CHAINS // min(num, chains)),
+                is_costly=True,
             )
-        return Sampler(_single(posterior, xs), batched=False)
-    if kind is RejectionPosterior:
-        return Sampler(_rejection(posterior, xs), batched=False)
-    if kind is ImportanceSamplingPosterior:
+        return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
+    if _samples_as(posterior, RejectionPosterior):
+        return Sampler(_rejection(posterior, xs), batched=False, with_gradients=True)
+    if _samples_as(posterior, ImportanceSamplingPosterior):
         return Sampler(_single(posterior, xs, method="sir"), batched=False)
-    if kind is VIPosterior:
+    if _samples_as(posterior, VIPosterior):
         if posterior._mode == "amortized":
             return Sampler(_amortized_vi(posterior), batched=True)
-        return Sampler(_single_vi(posterior, xs), batched=False)
+        return Sampler(_single_vi(posterior, xs), batched=False, with_gradients=True)
     return _foreign(posterior, xs, use_batched_sampling)
+
+
+def _samples_as(posterior: Any, kind: type) -> bool:
+    """Return whether a posterior is of a kind and samples as that kind does."""
+    own = type(posterior)
+    return isinstance(posterior, kind) and all(
+        getattr(own, name) is getattr(kind, name)
+        for name in ("sample", "sample_batched")
+    )
+
+
+def _direct(posterior: Any, xs: Tensor, batched: bool, costly: bool = False) -> Sampler:
+    """Propose without rejection; the prior's support is imposed afterwards."""
+    make = _batched if batched else _single
+    draws = _COSTLY_BLOCK_DRAWS if costly else BLOCK_DRAWS
+    return Sampler(
+        make(posterior, xs, reject_outside_prior=False),
+        batched=batched,
+        block=lambda num: max(1, draws // num),
+        prior=posterior.prior,
+        is_costly=costly,
+    )
 
 
 def _foreign(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
     """Return how to sample what sbi did not make."""
     if use_batched_sampling and hasattr(posterior, "sample_batched"):
-        return Sampler(_batched(posterior), batched=True)
+        return Sampler(_batched(posterior), batched=True, with_gradients=True)
     if hasattr(posterior, "sample"):
-        return Sampler(_single(posterior, xs), batched=False)
+        return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
     if callable(posterior):
-        return Sampler(lambda x, num, _: posterior(x, num), batched=True)
+        return Sampler(
+            lambda x, num, _: posterior(x, num), batched=True, with_gradients=True
+        )
     raise TypeError(
         "posterior: expected a posterior of sbi, a callable q(xs, num_samples) that "
         "returns (num_samples, len(xs), d), or an object with sample((num,), x=x); "
@@ -159,11 +183,23 @@ def _foreign(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
     )
 
 
-def _batched(posterior: Any, **options: Any) -> Callable:
+def _batched(posterior: Any, _: Tensor | None = None, **options: Any) -> Callable:
     options |= _silent(posterior.sample_batched)
+    known = inspect.signature(posterior.sample_batched).parameters.values()
+    takes_time = any(
+        p.name == "max_sampling_time"
+        or (p.kind is p.VAR_KEYWORD and isinstance(posterior, DirectPosterior))
+        for p in known
+    )
+    # sbi's own rejection does not end by itself.
+    rejects = takes_time and "reject_outside_prior" not in options
 
-    def propose(xs: Tensor, num: int, _: float | None) -> Tensor:
-        return posterior.sample_batched(torch.Size((num,)), x=xs, **options)
+    def propose(xs: Tensor, num: int, seconds: float | None) -> Tensor:
+        limit = {}
+        if rejects:
+            most = _SECONDS_PER_X * len(xs)
+            limit["max_sampling_time"] = most if seconds is None else seconds
+        return posterior.sample_batched(torch.Size((num,)), x=xs, **options, **limit)
 
     return propose
 
@@ -223,17 +259,15 @@ def _single_vi(posterior: VIPosterior, xs: Tensor) -> Callable:
 def _with_batch(samples: Any, num: int) -> Tensor:
     """Give the draws of one x, ``(num, d)``, an axis for it."""
     samples = torch.as_tensor(samples)
-    return samples.reshape(num, 1, -1) if samples.ndim < 3 else samples
+    if samples.ndim == 1 and len(samples) == num:
+        return samples.reshape(num, 1, 1)
+    return samples.unsqueeze(1) if samples.ndim == 2 else samples
 
 
 def _silent(method: Callable) -> dict[str, bool]:
     """Return the option that silences sbi's own progress bars, where there is one."""
     known = inspect.signature(method).parameters
     return {"show_progress_bars": False} if "show_progress_bars" in known else {}
-
-
-def _chains(posterior: MCMCPosterior) -> int:
-    return max(1, posterior.num_chains)
 
 
 def _x_shape(posterior: Any) -> tuple[int, ...] | None:
@@ -257,11 +291,20 @@ def _is_iid(posterior: Any, xs: Tensor) -> bool:
     return shape is not None and xs.ndim - 1 == len(shape) + 1
 
 
+def with_x_shape(posterior: Any, xs: Tensor) -> Tensor:
+    """Return xs in the shape that a posterior was trained on, if only axes differ."""
+    shape = _x_shape(posterior)
+    if shape is None or _is_iid(posterior, xs) or xs[0].numel() != math.prod(shape):
+        return xs
+    return xs.reshape(len(xs), *shape)
+
+
 def _check_condition(posterior: Any, xs: Tensor) -> None:
     shape = _x_shape(posterior)
     if shape is None or tuple(xs.shape[1:]) == shape:
         return
-    if isinstance(posterior, VectorFieldPosterior) and _is_iid(posterior, xs):
+    iid = _is_iid(posterior, xs) and tuple(xs.shape[2:]) == shape
+    if iid and not isinstance(posterior, DirectPosterior):
         return
     raise ValueError(
         f"xs: expected observations of shape {shape}, which the posterior was trained "

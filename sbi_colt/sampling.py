@@ -13,12 +13,14 @@ which makes the xs' draws depend on each other.
 and only xs that are short are drawn again. An x whose acceptance is below
 ``min_acceptance``, or that is not finished within ``max_sampling_time``, is left out
 with a warning; which xs are left out depends on q and x alone, so what remains is as
-valid a test. More than ``max_lost`` of them is an error.
+valid a test. More than ``max_lost`` of them is an error, which carries what was drawn.
 
 *Seeds.* A seed means the same draws for any number of workers, any backend of joblib
-and any memory budget down to one block (131,072 draws). It cannot for a sampler that
-keeps random numbers of its own (a callable's NumPy generator, say), nor when time ends
-the run. The caller's random state is left as it was.
+and any memory budget down to one block (65,536 draws). Batched and single sampling use
+random numbers differently; a time limit shrinks the blocks of vector-field and MCMC
+posteriors, which gives other draws. A seed cannot hold for a sampler that keeps random
+numbers of its own (a callable's NumPy generator, say). The caller's random state and
+posterior are left as they were.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from sbi_colt.checkpoint import Checkpoint
+from sbi_colt.checkpoint import Checkpoint, fingerprint
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import digest, resolve_seed
 from sbi_colt.runs import PosteriorSamples, RunOptions, SamplingError, run
@@ -81,7 +83,7 @@ def draw(
     Returns:
         The draws; xs that could not be sampled are left out with a warning.
     """
-    seed = resolve_seed(seed)
+    seed = _seed_of_run(seed, options.get("checkpoint"))
     thetas, xs = simulate_pairs(
         prior,
         simulator,
@@ -126,7 +128,8 @@ def draw_posterior_samples(
 
     Args:
         posterior: A posterior of sbi, a callable ``q(xs, num_samples)`` that returns
-            ``(num_samples, len(xs), d)``, or an object with ``sample((num,), x=x)``.
+            ``(num_samples, len(xs), d)``, or an object with ``sample((num,), x=x)``,
+            where x has shape ``(1, …)``.
         xs: Observations, with shape ``(N, …)``.
         num_samples: Draws per x, S.
         seed: Seed; the caller's random state is left as it was.
@@ -138,8 +141,8 @@ def draw_posterior_samples(
         checkpoint: A folder that keeps what is done. A run that was killed goes on
             from there and gives the same draws as one that was not.
         max_lost: Largest share of xs that may be left out before it is an error.
-        min_acceptance: An x is given up after ``num_samples / min_acceptance``
-            proposals.
+        min_acceptance: An x is given up when the share of its proposals inside the
+            prior's support is clearly below this.
         memory_budget: Most bytes of proposals held at a time, besides the result.
         device: Device of the result.
 
@@ -189,10 +192,10 @@ def sample_posterior(
     """Draw as `draw_posterior_samples` does, and say which xs were left out."""
     xs = _checked_xs(xs)
     num_samples = _checked_number(num_samples)
-    known = None if checkpoint is None else Checkpoint.known_header(checkpoint)
-    if seed is None and known is not None:
-        seed = int(known["seed"])  # go on with the seed of the run that was killed
-    seed = resolve_seed(seed)
+    _check_options(
+        max_sampling_time, num_workers, max_lost, min_acceptance, memory_budget
+    )
+    seed = _seed_of_run(seed, checkpoint)
     options = RunOptions(
         seed=seed,
         deadline=None
@@ -202,13 +205,14 @@ def sample_posterior(
         use_batched_sampling=use_batched_sampling,
         memory_budget=memory_budget,
         min_acceptance=min_acceptance,
+        max_lost=max_lost,
         device=torch.device(device),
     )
     header = {
         "seed": seed,
         "num_samples": num_samples,
         "xs": digest(xs),
-        "posterior": type(posterior).__name__,
+        "posterior": f"{type(posterior).__name__} {fingerprint(posterior)}",
     }
     kept = Checkpoint(checkpoint, header)
     progress = tqdm(
@@ -244,9 +248,45 @@ def _report_losses(result: PosteriorSamples, max_lost: float) -> None:
         raise SamplingError(
             f"{message} That is more than max_lost = {max_lost:g}. The posterior leaks "
             "out of the prior's support or is slow: retrain it, raise "
-            "max_sampling_time, or lower min_acceptance."
+            "max_sampling_time, or lower min_acceptance.",
+            result,
         )
     warnings.warn(f"{message} They are left out.", stacklevel=4)
+
+
+def _seed_of_run(seed: int | None, checkpoint: str | os.PathLike | None) -> int:
+    """Return the seed; without one, that of the run that is to be resumed."""
+    known = None if checkpoint is None else Checkpoint.known_header(checkpoint)
+    if seed is None and known is not None:
+        return int(known["seed"])
+    return resolve_seed(seed)
+
+
+def _check_options(
+    max_sampling_time: Any,
+    num_workers: Any,
+    max_lost: Any,
+    min_acceptance: Any,
+    memory_budget: Any,
+) -> None:
+    for name, value, expected, good in (
+        (
+            "max_sampling_time",
+            max_sampling_time,
+            "seconds >= 0 or None",
+            lambda v: v is None or v >= 0,
+        ),
+        ("num_workers", num_workers, "an integer, not 0", lambda v: v == int(v) != 0),
+        ("max_lost", max_lost, "a share in [0, 1]", lambda v: 0 <= v <= 1),
+        ("min_acceptance", min_acceptance, "a share in (0, 1]", lambda v: 0 < v <= 1),
+        ("memory_budget", memory_budget, "a number of bytes", lambda v: v >= 1),
+    ):
+        try:
+            fine = not isinstance(value, str) and good(value)
+        except (TypeError, ValueError):
+            fine = False
+        if not fine:
+            raise ValueError(f"{name}: expected {expected}, got {value!r}.")
 
 
 def _percent(value: Tensor) -> str:
@@ -273,7 +313,7 @@ def _checked_xs(xs: Any) -> Tensor:
 
 def _checked_number(number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-        raise TypeError(f"num_posterior_samples: expected an int, got {number!r}.")
+        raise TypeError(f"num_samples: expected an int, got {number!r}.")
     if number < 1:
-        raise ValueError(f"num_posterior_samples: expected at least 1, got {number}.")
+        raise ValueError(f"num_samples: expected at least 1, got {number}.")
     return int(number)

@@ -22,7 +22,7 @@ __all__ = ["SimulationError", "simulate_pairs"]
 _BLOCK = 256
 _TASK = 16
 # Times that a simulator is tried to find out how it wants to be called.
-_TRIALS = 10
+_TRIALS = 20
 # Give up when this many simulations for each pair asked for have not been enough.
 _MAX_ATTEMPTS = 20
 
@@ -138,27 +138,37 @@ class _Call:
         self.simulator = simulator
         self.is_numpy = is_numpy
         self.batched = False
+        self.last_error = ""
 
     def find_convention(self, prior: Any) -> None:
         """Find out whether the simulator takes a batch and whether it wants NumPy.
 
-        A function of one θ may take ``(3, d)`` for a θ of its own: it counts as
-        batched only if three parameters give three times what one gives, and if each
-        has noise of its own (``theta + torch.randn(d)`` has not).
+        A function of one θ may take ``(n, d)`` for a θ of its own: it counts as batched
+        only if three and five parameters give three and five times what one gives,
+        and if each has noise of its own (``theta + torch.randn(d)`` has not).
         """
         for _ in range(_TRIALS):  # a simulator that sometimes fails may do so here
-            thetas = torch.as_tensor(prior.sample((3,))).float()
+            thetas = torch.as_tensor(prior.sample((5,))).float()
             for is_numpy in (self.is_numpy, not self.is_numpy):
                 self.is_numpy = is_numpy
-                one, first, many = map(self._try, (thetas[0], thetas[:1], thetas))
-                if many is not None and many.ndim and len(many) == 3:
-                    self.batched = one is None or (
-                        many.shape[1:] == one.shape and not self._shares_noise(thetas)
-                    )
-                elif one is None:
+                one, first = self._try(thetas[0]), self._try(thetas[:1])
+                few, many = self._try(thetas[:3]), self._try(thetas)
+                if one is None:
                     self.batched = first is not None and first.shape[:1] == (1,)
+                elif few is not None and many is not None:
+                    shape = many.shape[1:]
+                    self.batched = (
+                        (few.shape[:1], many.shape[:1]) == ((3,), (5,))
+                        and few.shape[1:] == shape
+                        and tuple(one.shape) in (tuple(shape), (1, *shape))
+                        and not self._shares_noise(thetas)
+                    )
                 if self.batched or one is not None:
                     return
+        raise SimulationError(
+            f"simulator: each of {_TRIALS} trials failed, with a batch and with one θ, "
+            f"in torch and in NumPy; the last said: {self.last_error}."
+        )
 
     def _shares_noise(self, thetas: Tensor) -> bool:
         same = thetas[:1].expand(3, -1).clone()
@@ -171,12 +181,21 @@ class _Call:
     def _try(self, thetas: Tensor) -> Tensor | None:
         try:
             return self._output(thetas)
-        except Exception:
+        except Exception as error:
+            self.last_error = f"{type(error).__name__}: {error}"
             return None
 
     def _output(self, thetas: Tensor) -> Tensor:
         output = self.simulator(thetas.numpy() if self.is_numpy else thetas)
-        return torch.as_tensor(output).float()
+        output = torch.as_tensor(output)
+        return output if output.is_floating_point() else output.float()
+
+    def _single_output(self, theta: Tensor) -> Tensor:
+        """Return the data of one θ: a scalar as ``(1,)``, ``(1, k)`` as ``(k,)``."""
+        output = self._output(theta)
+        if output.ndim == 0:
+            return output.reshape(1)
+        return output[0] if output.ndim == 2 and len(output) == 1 else output
 
     def __call__(self, thetas: Tensor) -> tuple[list[Tensor | None], list[str]]:
         """Return the data of each θ, `None` for a failure, and what failures said."""
@@ -184,6 +203,7 @@ class _Call:
             try:
                 output = self._output(thetas)
                 if len(output) == len(thetas):
+                    output = output.unsqueeze(1) if output.ndim == 1 else output
                     return self._finite(list(output))
             except Exception:
                 pass  # one bad θ spoils a batch: find it by simulating one by one
@@ -192,9 +212,10 @@ class _Call:
         for theta in thetas:
             try:
                 if self.batched:
-                    outputs.append(self._output(theta.unsqueeze(0))[0])
+                    output = self._output(theta.unsqueeze(0))[0]
+                    outputs.append(output.reshape(1) if output.ndim == 0 else output)
                 else:
-                    outputs.append(self._output(theta))
+                    outputs.append(self._single_output(theta))
             except Exception as error:
                 outputs.append(None)
                 errors.append(f"{type(error).__name__}: {error}")

@@ -45,6 +45,48 @@ def of_length_three(theta):
     return torch.stack([theta.sum(), theta.prod(), theta.max()])
 
 
+THREE = torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3))
+
+
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        lambda t: torch.eye(3) @ t + 0.1 * torch.randn(3),
+        lambda t: np.array([t[0], t[1], t[2]]) + 0.1 * np.random.normal(size=3),
+        lambda t: torch.stack([t[0], t[1], t[2]]) + 0.1 * torch.randn(3),
+    ],
+)
+def test_functions_of_one_theta_work_when_a_batch_would_fit_too(simulator):
+    thetas, xs = simulate(simulator, prior=THREE)
+    assert xs.shape == (60, 3)
+    assert 0.03 < (thetas - xs).std() < 0.2
+
+
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        lambda t: torch.atleast_2d(t) + 0.1 * torch.randn_like(torch.atleast_2d(t)),
+        lambda t: (t.reshape(-1, 2) + 0.1 * torch.randn(1))[:1],
+    ],
+)
+def test_a_leading_axis_of_one_is_no_part_of_the_data(simulator):
+    assert simulate(simulator)[1].shape == (60, 2)
+
+
+@pytest.mark.parametrize(
+    "simulator", [lambda t: float(t.sum()), lambda t: t.sum(dim=-1)]
+)
+def test_scalar_data_get_an_axis(simulator):
+    assert simulate(simulator)[1].shape == (60, 1)
+
+
+def test_double_precision_is_kept():
+    def offset(thetas):
+        return 1e6 + 1e-3 * thetas.double()
+
+    assert simulate(offset)[1].std() > 1e-4
+
+
 SIMULATORS = [
     torch_batch,
     torch_single,
@@ -129,7 +171,7 @@ def test_a_simulator_that_always_fails_is_an_error():
     def broken(theta):
         raise RuntimeError("no licence")
 
-    with pytest.raises(SimulationError, match=r"every one of .* failed.*no licence"):
+    with pytest.raises(SimulationError, match=r"each of 20 trials failed.*no licence"):
         simulate(broken)
 
 

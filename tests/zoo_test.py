@@ -1,5 +1,7 @@
 """Every kind of posterior that sbi can train, sampled through the adapter."""
 
+import time
+
 import pytest
 import torch
 from sbi.inference.posteriors import (
@@ -15,6 +17,7 @@ from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
 
 from sbi_colt import draw_posterior_samples
 from sbi_colt.benchmark.zoo import ZOO, closed_form, exhibit
+from sbi_colt.runs import SamplingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:nflows.*")
 
@@ -171,3 +174,37 @@ def test_single_x_vi_leaves_the_users_posterior_alone(generator):
     xs = exhibit("nle, vi").observe(1, generator)
     sample(posterior, xs, 10)
     assert posterior.default_x is None
+
+
+@pytest.mark.slow
+def test_the_users_posterior_is_left_as_it_was(generator):
+    posterior = exhibit("nre, vectorised slice").posterior
+    before = dict(posterior.init_strategy_parameters)
+    sample(posterior, exhibit("nre, vectorised slice").observe(2, generator), 10)
+    assert posterior.init_strategy_parameters == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["npse, sde", "nre, vectorised slice"])
+def test_time_bounds_costly_samplers(name, generator):
+    """It may run over by a block, a few seconds; all of it would take minutes."""
+    start = time.monotonic()
+    xs = exhibit(name).observe(1500, generator)
+    with pytest.raises(SamplingError, match="could not be sampled"):
+        draw_posterior_samples(
+            exhibit(name).posterior,
+            xs,
+            500,
+            seed=0,
+            max_sampling_time=3,
+            show_progress_bar=False,
+        )
+    assert time.monotonic() - start < 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nre, vectorised slice", "nle, importance"])
+def test_xs_of_another_shape_are_named(name):
+    for shape in ((5, 1), (5, 3), (5, 2, 3)):
+        with pytest.raises(ValueError, match="xs: expected observations of shape"):
+            sample(exhibit(name).posterior, torch.zeros(shape), 5)

@@ -1,0 +1,341 @@
+"""Figures: each function draws one thing into an `Axes` and returns it.
+
+Colours are those of Okabe and Ito (2008), which colour-blind people tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.stats import kstwo
+from torch import Tensor
+
+from sbi_colt.results import CoLTResult, TestResult
+from sbi_colt.testing import nearness_weights, worst_level
+
+__all__ = [
+    "plot_discrepancy_map",
+    "plot_localization",
+    "plot_ranks",
+    "plot_report",
+    "plot_training",
+]
+
+BLUE, ORANGE, GREEN, PURPLE, GREY = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#999999",
+)
+_MAX_POINTS = 2000
+
+
+def plot_ranks(
+    result: CoLTResult | TestResult,
+    ax: Axes | None = None,
+    *,
+    level: float = 0.05,
+    names: Sequence[str] | None = None,
+) -> Axes:
+    """Plot how the distribution of ranks differs from the uniform one.
+
+    The grey band holds all curves with probability 1 − ``level`` if q = p (exact
+    Kolmogorov–Smirnov band, Bonferroni's over the curves).
+
+    Args:
+        result: A result that has ranks: CoLT's (a curve per probe), SBC's (a curve per
+            parameter), TARP's or coverage.
+        ax: Where to draw.
+        level: Level of the band.
+        names: Names of the curves.
+    """
+    ax = _axes(ax)
+    if isinstance(result, CoLTResult):
+        title, curves = "CoLT", [probe.ranks for probe in result.probes]
+        names = names or [probe.name for probe in result.probes]
+    else:
+        if result.ranks is None:
+            raise ValueError(f"result: {result.name!r} has no ranks to plot.")
+        ranks = result.ranks.reshape(len(result.ranks), -1)
+        title, curves = result.name.upper(), list(ranks.T)
+        names = names or [f"theta[{i}]" for i in range(len(curves))]
+    n, grid = len(curves[0]), np.linspace(0, 1, 201)
+    critical = float(kstwo.isf(level / len(curves), n))
+    ax.fill_between(grid, -critical, critical, color=GREY, alpha=0.25, lw=0)
+    ax.axhline(0, color=GREY, lw=0.8)
+    palette = [BLUE, ORANGE, GREEN, PURPLE]
+    order = sorted(range(len(curves)), key=lambda i: -_deviation(curves[i], grid))
+    for place, i in enumerate(order):
+        named = place < len(palette)  # the curves that deviate most
+        ax.plot(
+            grid,
+            _difference(curves[i], grid),
+            color=palette[place] if named else GREY,
+            lw=1.5 if named else 0.6,
+            zorder=3 if named else 2,
+            label=str(names[i]) if named and len(curves) > 1 else None,
+        )
+    ax.set(title=title, xlabel="rank u", ylabel="F(u) − u", xlim=(0, 1))
+    if len(curves) > 1:
+        ax.legend(fontsize="small", frameon=False, loc="best")
+    return ax
+
+
+def plot_localization(
+    result: CoLTResult,
+    ax: Axes | None = None,
+    *,
+    parameters: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Axes:
+    """Plot truths over posterior draws, and the ball where they differ most.
+
+    Errors are standardised at each x with the mean and standard deviation of its bag,
+    so that all xs share one picture: if q is right, the truths look like draws.
+
+    Args:
+        result: CoLT's result.
+        ax: Where to draw.
+        parameters: One parameter (a histogram) or two (a scatter); by default those
+            whose errors look least like draws.
+        names: Names of all parameters.
+        seed: Seed of the subset of draws that is shown.
+    """
+    ax = _axes(ax)
+    errors, truths, inside = _standardised(result)
+    dim = truths.shape[1]
+    parameters = tuple(parameters or _most_wrong(result)[: min(2, dim)])
+    label = [f"error of {names[j] if names else f'theta[{j}]'}" for j in parameters]
+    where = result.localize()
+    if len(parameters) == 1:
+        j = parameters[0]
+        low, high = np.quantile(errors[:, j], [0.001, 0.999])
+        edges = np.linspace(min(low, truths[:, j].min()), high, 31)
+        ax.hist(
+            [errors[inside, j], errors[~inside, j]],
+            edges,
+            weights=[np.full(int(m.sum()), 1 / len(inside)) for m in (inside, ~inside)],
+            stacked=True,
+            color=[BLUE, GREY],
+            alpha=0.6,
+            label=["draws in the ball", "other draws"],
+        )
+        ax.hist(
+            truths[:, j],
+            edges,
+            weights=np.full(len(truths), 1 / len(truths)),
+            histtype="step",
+            color=ORANGE,
+            lw=2,
+            label="truths",
+        )
+        ax.set(xlabel=label[0], ylabel="share")
+    else:
+        chosen = np.random.default_rng(seed).permutation(len(errors))[:_MAX_POINTS]
+        i, j = parameters
+        for mask, color, text in (
+            (~inside[chosen], GREY, "other draws"),
+            (inside[chosen], BLUE, "draws in the ball"),
+        ):
+            points = errors[chosen][mask]
+            ax.scatter(
+                points[:, i],
+                points[:, j],
+                s=5,
+                color=color,
+                alpha=0.35,
+                lw=0,
+                label=text,
+            )
+        ax.scatter(
+            truths[:, i],
+            truths[:, j],
+            s=14,
+            facecolor=ORANGE,
+            edgecolor="white",
+            lw=0.3,
+            label="truths",
+            zorder=3,
+        )
+        span = np.quantile(np.abs(errors[:, [i, j]]), 0.999)
+        span = max(span, np.quantile(np.abs(truths[:, [i, j]]), 0.99))
+        ax.set(xlabel=label[0], ylabel=label[1], xlim=(-span, span), ylim=(-span, span))
+    ax.set_title(
+        f"Worst ball: {where.mass_q:.0%} of draws, {where.mass_p:.0%} of truths"
+    )
+    ax.legend(fontsize="small", framealpha=0.8, loc="best", markerscale=2)
+    return ax
+
+
+def plot_discrepancy_map(
+    result: CoLTResult,
+    ax: Axes | None = None,
+    *,
+    features: Sequence[int] | None = None,
+    num_neighbours: int | None = None,
+) -> Axes:
+    """Plot where in x the truths' mass in the worst ball differs from the draws'.
+
+    Args:
+        result: CoLT's result.
+        ax: Where to draw.
+        features: One feature of x (a curve) or two (a map), by position in the
+            flattened x; by default those that go with the discrepancy most.
+        num_neighbours: Test pairs to average over; by default a tenth of them, and at
+            least 30.
+    """
+    ax = _axes(ax)
+    evidence = result.evidence
+    flat = evidence.xs.double().reshape(len(evidence.xs), -1).cpu()
+    level, _ = worst_level(result.leading.ranks)
+    excess = (result.leading.ranks <= level).double() - level  # (N,)
+    if features is None:
+        features = _related(excess, flat)[: min(2, flat.shape[1])]
+    count = min(num_neighbours or max(30, result.num_test // 10), len(flat))
+    columns = flat[:, list(features)]
+    scaled = columns / columns.std(dim=0).clamp_min(1e-300)
+    smooth = torch.stack(
+        [_local_mean(excess, scaled, point, count) for point in scaled]
+    )
+    if len(features) == 1:
+        order = columns[:, 0].argsort()
+        x, y = columns[order, 0].numpy(), smooth[order].numpy()
+        margin = 1.96 * (level * (1 - level) / (0.83 * count)) ** 0.5
+        ax.axhspan(-margin, margin, color=GREY, alpha=0.25, lw=0)
+        ax.axhline(0, color=GREY, lw=0.8)
+        ax.plot(x, y, color=BLUE)
+        ax.plot(x, np.full_like(x, ax.get_ylim()[0]), "|", color=GREY, ms=4)
+        ax.set(xlabel=f"x[{features[0]}]", ylabel="excess mass of truths in the ball")
+    else:
+        size = max(float(smooth.abs().max()), 1e-9)
+        points = ax.scatter(
+            *columns.T.numpy(),
+            c=smooth.numpy(),
+            cmap="PuOr_r",
+            vmin=-size,
+            vmax=size,
+            s=16,
+        )
+        ax.figure.colorbar(points, ax=ax, label="excess mass of truths in the ball")
+        ax.set(xlabel=f"x[{features[0]}]", ylabel=f"x[{features[1]}]")
+    ax.set_title("Discrepancy over x")
+    return ax
+
+
+def plot_training(result: CoLTResult, ax: Axes | None = None) -> Axes:
+    """Plot the divergence of held-out ranks from uniform during training.
+
+    Dots mark the states that were kept.
+    """
+    ax = _axes(ax)
+    palette = iter([BLUE, ORANGE, GREEN, PURPLE] * 5)
+    shown = False
+    for name, history in result.history.items():
+        held_out = bool(history.validation)
+        values = history.validation or history.training
+        if not values:
+            continue
+        shown, color = True, next(palette)
+        start = 0 if held_out else 1
+        epochs = range(start, start + len(values))
+        ax.plot(epochs, values, color=color, lw=1, label=name)
+        kept = min(history.best_epoch - start, len(values) - 1)
+        ax.plot(history.best_epoch, values[kept], "o", color=color, ms=5)
+    ax.set(title="Training", xlabel="epoch", ylabel="divergence of held-out ranks")
+    if shown:
+        ax.legend(fontsize="small", frameon=False)
+    else:
+        ax.text(0.5, 0.5, "nothing was trained", ha="center", transform=ax.transAxes)
+    return ax
+
+
+def plot_report(results: dict[str, Any], names: Sequence[str], level: float) -> Figure:
+    """Plot a whole report: ranks above; localization, map and training below.
+
+    Args:
+        results: Results of the methods, by name.
+        names: Names of the parameters.
+        level: Level of the bands.
+    """
+    ranked = {
+        name: result
+        for name, result in results.items()
+        if isinstance(result, CoLTResult) or result.ranks is not None
+    }
+    colt = results.get("colt")
+    rows = (1 if ranked else 0) + (1 if isinstance(colt, CoLTResult) else 0)
+    figure = plt.figure(figsize=(12, 3.8 * max(rows, 1)), layout="constrained")
+    parts = np.atleast_1d(np.asarray(figure.subfigures(max(rows, 1), 1)))
+    if ranked:
+        axes = np.atleast_1d(parts[0].subplots(1, len(ranked), sharey=True))
+        for ax, (name, result) in zip(axes, ranked.items(), strict=True):
+            plot_ranks(result, ax, level=level, names=names if name == "sbc" else None)
+            ax.label_outer()
+    if isinstance(colt, CoLTResult):
+        left, middle, right = parts[-1].subplots(1, 3)
+        plot_localization(colt, left, names=names)
+        plot_discrepancy_map(colt, middle)
+        plot_training(colt, right)
+    return figure
+
+
+def _axes(ax: Axes | None) -> Axes:
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def _difference(ranks: Tensor, grid: np.ndarray) -> np.ndarray:
+    ordered = np.sort(ranks.numpy())
+    return np.searchsorted(ordered, grid, side="right") / len(ordered) - grid
+
+
+def _deviation(ranks: Tensor, grid: np.ndarray) -> float:
+    return float(np.abs(_difference(ranks, grid)).max())
+
+
+def _standardised(result: CoLTResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return errors of draws and of truths, and which draws lie in the ball."""
+    evidence = result.evidence
+    members = evidence.members.double()
+    mean = members.mean(dim=1, keepdim=True)
+    scale = members.std(dim=1, keepdim=True).clamp_min(1e-300)
+    errors = (members - mean) / scale  # (N, K + 1, d)
+    inside = result.localize().contains(evidence.members.transpose(0, 1)).T
+    is_draw = torch.ones(inside.shape, dtype=torch.bool, device=inside.device)
+    rows = torch.arange(len(is_draw), device=inside.device)
+    is_draw[rows, evidence.truth] = False
+    truths = errors[rows, evidence.truth]
+    return (
+        errors[is_draw].cpu().numpy(),
+        truths.cpu().numpy(),
+        inside[is_draw].cpu().numpy(),
+    )
+
+
+def _most_wrong(result: CoLTResult) -> list[int]:
+    """Return the parameters, those first whose errors look least like draws."""
+    errors, truths, _ = _standardised(result)
+    shift = np.abs(truths.mean(axis=0))
+    spread = np.abs(
+        np.log(truths.std(axis=0) + 1e-12) - np.log(errors.std(axis=0) + 1e-12)
+    )
+    return np.argsort(-(shift + spread)).tolist()
+
+
+def _related(excess: Tensor, flat: Tensor) -> list[int]:
+    """Return features of x, those first that go with the excess most."""
+    centred = flat - flat.mean(dim=0)
+    centred = centred / centred.norm(dim=0).clamp_min(1e-300)
+    return ((excess - excess.mean()) @ centred).abs().argsort(descending=True).tolist()
+
+
+def _local_mean(values: Tensor, xs: Tensor, point: Tensor, count: int) -> Tensor:
+    weights = nearness_weights(xs, point, count)
+    return (weights * values).sum() / weights.sum()
