@@ -23,7 +23,10 @@ h1 { font-size: 1.4rem; margin: 0.5rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.8rem; text-align: right; border-bottom: 1px solid #8886; }
 th:first-child, td:first-child { text-align: left; }
-img { max-width: 100%; height: auto; background: white; }
+td, th { white-space: nowrap; }
+.figures { display: grid; gap: 0.8rem;
+           grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); }
+img { width: 100%; height: auto; background: white; }
 footer { font-size: 0.85rem; opacity: 0.75; margin-top: 1.5rem; }
 """
 

@@ -5,8 +5,9 @@ Colours are those of Okabe and Ito (2008), which colour-blind people tell apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,6 +21,7 @@ from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.testing import nearness_weights, worst_level
 
 __all__ = [
+    "panels",
     "plot_discrepancy_map",
     "plot_localization",
     "plot_ranks",
@@ -257,34 +259,57 @@ def plot_training(result: CoLTResult, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_report(results: dict[str, Any], names: Sequence[str], level: float) -> Figure:
-    """Plot a whole report: ranks above; localization, map and training below.
+def panels(
+    results: Mapping[str, CoLTResult | TestResult], names: Sequence[str], level: float
+) -> list[tuple[str, Callable[[Axes], Axes]]]:
+    """Return the panels of a report: what each shows, and a function that draws it.
 
     Args:
         results: Results of the methods, by name.
         names: Names of the parameters.
         level: Level of the bands.
     """
-    ranked = {
-        name: result
-        for name, result in results.items()
-        if isinstance(result, CoLTResult) or result.ranks is not None
-    }
+    drawn: list[tuple[str, Callable[[Axes], Axes]]] = []
+    for name, result in results.items():
+        if not isinstance(result, CoLTResult) and result.ranks is None:
+            continue
+        curves = names if name == "sbc" else None
+        draw = partial(_draw_ranks, result=result, level=level, names=curves)
+        drawn.append((f"ranks of {name}", draw))
     colt = results.get("colt")
-    rows = (1 if ranked else 0) + (1 if isinstance(colt, CoLTResult) else 0)
-    figure = plt.figure(figsize=(12, 3.8 * max(rows, 1)), layout="constrained")
-    parts = np.atleast_1d(np.asarray(figure.subfigures(max(rows, 1), 1)))
-    if ranked:
-        axes = np.atleast_1d(parts[0].subplots(1, len(ranked), sharey=True))
-        for ax, (name, result) in zip(axes, ranked.items(), strict=True):
-            plot_ranks(result, ax, level=level, names=names if name == "sbc" else None)
-            ax.label_outer()
     if isinstance(colt, CoLTResult):
-        left, middle, right = parts[-1].subplots(1, 3)
-        plot_localization(colt, left, names=names)
-        plot_discrepancy_map(colt, middle)
-        plot_training(colt, right)
+        drawn += [
+            ("localization", lambda ax: plot_localization(colt, ax, names=names)),
+            ("discrepancy over x", lambda ax: plot_discrepancy_map(colt, ax)),
+            ("training", lambda ax: plot_training(colt, ax)),
+        ]
+    return drawn
+
+
+def plot_report(
+    results: Mapping[str, CoLTResult | TestResult], names: Sequence[str], level: float
+) -> Figure:
+    """Plot a whole report in one figure; the arguments are those of `panels`."""
+    drawn = panels(results, names, level)
+    rows = max(1, math.ceil(len(drawn) / 3))
+    figure, axes = plt.subplots(
+        rows, 3, figsize=(12, 3.8 * rows), layout="constrained", squeeze=False
+    )
+    for place, ax in enumerate(axes.flat):
+        if place < len(drawn):
+            drawn[place][1](ax)
+        else:
+            ax.set_axis_off()
     return figure
+
+
+def _draw_ranks(
+    ax: Axes,
+    result: CoLTResult | TestResult,
+    level: float,
+    names: Sequence[str] | None,
+) -> Axes:
+    return plot_ranks(result, ax, level=level, names=names)
 
 
 def _axes(ax: Axes | None) -> Axes:

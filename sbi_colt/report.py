@@ -11,12 +11,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from sbi_colt.baselines import holm
 from sbi_colt.findings import Finding, Trend
 from sbi_colt.html import embed_figure, make_page, make_table
-from sbi_colt.plots import plot_report
+from sbi_colt.plots import panels, plot_report
 from sbi_colt.results import CoLTResult, TestResult
 
 __all__ = ["Cost", "DiagnosticReport", "summarize"]
@@ -112,7 +113,7 @@ class DiagnosticReport:
 
     def plot(self) -> Figure:
         """Return one figure: ranks, localization, discrepancy over x, training."""
-        return plot_report(dict(self.results), self.names, self.level)
+        return plot_report(self.results, self.names, self.level)
 
     def to_html(self, path: str | os.PathLike) -> None:
         """Write the report as one self-contained HTML file."""
@@ -122,8 +123,8 @@ class DiagnosticReport:
             self.rejected,
             [
                 self._html_body(),
-                '<div class="scroll">',
-                embed_figure(self.plot(), "Ranks, localization, discrepancy, training"),
+                '<div class="figures">',
+                *self._html_figures(),
                 "</div>",
             ],
             f"sbi_colt; seed {self.seed}",
@@ -189,6 +190,12 @@ class DiagnosticReport:
         return (
             f'<div class="scroll">{make_table(_HEADER, self._rows())}</div>{sentences}'
         )
+
+    def _html_figures(self) -> Iterator[str]:
+        for description, draw in panels(self.results, self.names, self.level):
+            figure, ax = plt.subplots(figsize=(5, 4.2), layout="constrained")
+            draw(ax)
+            yield embed_figure(figure, description)
 
     def _sentences(self) -> Iterator[str]:
         if self.colt is not None and self.rejected:
