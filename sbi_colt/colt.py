@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws, clean_pairs, pair_keys
-from sbi_colt.localization import BallProbe, Coordinates, Scales, embed_xs, make_frame
+from sbi_colt.localization import BallProbe, Coordinates, Scales, make_frame, x_features
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult
@@ -172,7 +172,7 @@ class CoLT:
             net = copy.deepcopy(self.config.embedding_net)
             if net is not None:
                 net = net.to(self.device).eval()
-            embed = partial(_features, scales=self.scales, net=net)
+            embed = partial(x_features, scales=self.scales, embedding_net=net)
             evidence = Evidence(
                 members=members,
                 truth=truth,
@@ -277,13 +277,7 @@ class CoLT:
         for probe, state in zip(colt.probes, content["probes"], strict=True):
             probe.load_state_dict(state)
         colt.history = {
-            name: History(
-                tuple(h["training"]),
-                tuple(h["validation"]),
-                h["best_epoch"],
-                h["stopped"],
-            )
-            for name, h in header["history"].items()
+            name: History.from_dict(plain) for name, plain in header["history"].items()
         }
         colt.num_train = header["num_train"]
         colt._pair_keys = frozenset(map(bytes.fromhex, header["pair_keys"]))
@@ -444,9 +438,3 @@ def _inputs(
         )
         for kind in kinds
     }
-
-
-def _features(xs: Tensor, scales: Scales, net: nn.Module | None) -> Tensor:
-    """Return the features in which xs are near or far, with shape ``(n, F)``."""
-    with torch.no_grad():
-        return embed_xs(scales.network_xs(xs), net)

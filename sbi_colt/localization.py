@@ -265,6 +265,12 @@ def embed_xs(xs: Tensor, embedding_net: nn.Module | None) -> Tensor:
     return features.reshape(len(features), -1)
 
 
+def x_features(xs: Tensor, scales: Scales, embedding_net: nn.Module | None) -> Tensor:
+    """Return the features in which xs are near or far, with shape ``(n, F)``."""
+    with torch.no_grad():
+        return embed_xs(scales.network_xs(xs), embedding_net)
+
+
 class _Residual(nn.Module):
     """φ(z) = z + r(z), with r a network that starts at zero."""
 

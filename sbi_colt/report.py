@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -13,15 +13,18 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from torch import Tensor, nn
 
 from sbi_colt.baselines import holm
 from sbi_colt.findings import Finding, Trend
 from sbi_colt.html import embed_figure, make_page, make_table
 from sbi_colt.plots import panels, plot_report
 from sbi_colt.results import CoLTResult, TestResult
+from sbi_colt.storage import load_file, pack_result, save_file, unpack_result
 
 __all__ = ["Cost", "DiagnosticReport", "summarize"]
 
+_FORMAT = "sbi_colt.DiagnosticReport/1"
 _WIDTH = 80
 _HEADER = ("method", "statistic", "p-value", "adjusted", "verdict")
 
@@ -130,6 +133,63 @@ class DiagnosticReport:
             f"sbi_colt; seed {self.seed}",
         )
         Path(path).write_text(page, encoding="utf-8")
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the report to a file: tensors and JSON, no pickled objects."""
+        header = {
+            "format": _FORMAT,
+            "level": self.level,
+            "findings": [vars(finding) for finding in self.findings],
+            "trend": None if self.trend is None else vars(self.trend),
+            "names": list(self.names),
+            "cost": {**vars(self.cost), "seconds": dict(self.cost.seconds)},
+            "seed": self.seed,
+            "results": {},
+        }
+        tensors: dict[str, Tensor] = {}
+        for name, result in self.results.items():
+            header["results"][name], own = pack_result(result)
+            tensors |= {f"{name}/{key}": value for key, value in own.items()}
+        save_file(path, header, tensors)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        *,
+        embedding_net: nn.Module | None = None,
+        embedding: nn.Module | Callable[[Tensor], Tensor] | None = None,
+    ) -> DiagnosticReport:
+        """Read a report from a file; it prints and plots as before.
+
+        Args:
+            path: The file that `save` wrote.
+            embedding_net: The embedding net of CoLT's configuration, if it had one.
+            embedding: The φ of CoLT's configuration, if it had one.
+        """
+        header, tensors = load_file(path, _FORMAT)
+        results = {
+            name: unpack_result(
+                own,
+                {
+                    key.removeprefix(f"{name}/"): value
+                    for key, value in tensors.items()
+                    if key.startswith(f"{name}/")
+                },
+                embedding_net,
+                embedding,
+            )
+            for name, own in header["results"].items()
+        }
+        return cls(
+            results=results,
+            level=header["level"],
+            findings=tuple(Finding(**plain) for plain in header["findings"]),
+            trend=None if header["trend"] is None else Trend(**header["trend"]),
+            names=tuple(header["names"]),
+            cost=Cost(**header["cost"]),
+            seed=header["seed"],
+        )
 
     def _repr_html_(self) -> str:
         """Return the table and the sentences for a notebook."""

@@ -13,7 +13,7 @@ import copy
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -50,6 +50,12 @@ class History:
     stopped: Literal["untrained", "finished", "early", "interrupted", "diverged"] = (
         "untrained"
     )
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> History:
+        """Rebuild a history that has been through JSON."""
+        lists = {name: tuple(plain[name]) for name in ("training", "validation")}
+        return cls(**{**plain, **lists})
 
 
 def train_probe(

@@ -1,9 +1,12 @@
 import json
+from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
+from torch import nn
 
-from sbi_colt import CoLTConfig, Draws, TestResult, diagnose
+from sbi_colt import CoLTConfig, DiagnosticReport, Draws, TestResult, diagnose
 from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.benchmark.zoo import exhibit, prior
 from sbi_colt.diagnose import diagnose_draws
@@ -213,3 +216,48 @@ def test_where_names_the_feature_of_x(generator):
     assert report.trend.feature == 1
     assert report.trend.correlation > 0
     assert "the error grows where x[1] is larger" in str(report).replace("\n", " ")
+
+
+def test_a_loaded_report_says_the_same(blind, tmp_path):
+    blind.save(tmp_path / "report.pt")
+    loaded = DiagnosticReport.load(tmp_path / "report.pt")
+    assert str(loaded) == str(blind)
+    assert loaded.to_dict() == blind.to_dict()
+    x_o = blind.colt.evidence.xs[3]
+    assert loaded.colt.at(x_o) == blind.colt.at(x_o)
+    ours, theirs = loaded.colt.localize(), blind.colt.localize()
+    torch.testing.assert_close(ours.centres, theirs.centres)
+    torch.testing.assert_close(ours.radii, theirs.radii)
+
+
+def test_a_loaded_report_plots_the_same(blind, tmp_path):
+    blind.save(tmp_path / "report.pt")
+    loaded = DiagnosticReport.load(tmp_path / "report.pt")
+    pictures = []
+    for report in (blind, loaded):
+        figure = report.plot()
+        figure.canvas.draw()
+        pictures.append(bytes(figure.canvas.buffer_rgba()))
+        plt.close(figure)
+    assert pictures[0] == pictures[1]
+
+
+def test_a_report_with_an_embedding_net_needs_it_again(tmp_path):
+    net = nn.Linear(3, 2)
+    report = report_on("mean", 0.3, config=replace(QUICK, embedding_net=net))
+    report.save(tmp_path / "report.pt")
+    with pytest.raises(ValueError, match="embedding_net: expected Linear"):
+        DiagnosticReport.load(tmp_path / "report.pt")
+    loaded = DiagnosticReport.load(
+        tmp_path / "report.pt", embedding_net=nn.Linear(3, 2)
+    )
+    x_o = report.colt.evidence.xs[0]
+    assert loaded.colt.at(x_o) == report.colt.at(x_o)
+
+
+def test_other_files_are_no_reports(tmp_path):
+    torch.save({"a": torch.zeros(1)}, tmp_path / "other.pt")
+    with pytest.raises(
+        ValueError, match="expected a file of sbi_colt.DiagnosticReport"
+    ):
+        DiagnosticReport.load(tmp_path / "other.pt")

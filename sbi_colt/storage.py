@@ -1,0 +1,172 @@
+"""Reports on disk: tensors and JSON in one file, never pickled objects."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbi_colt.config import CoLTConfig
+from sbi_colt.localization import BallProbe, Scales, x_features
+from sbi_colt.randomness import generator_from, isolated_rng
+from sbi_colt.results import CoLTResult, Evidence, ProbeResult, TestResult
+from sbi_colt.training import History
+
+__all__ = ["load_file", "pack_result", "save_file", "unpack_result"]
+
+_NUMBERS = (
+    "p_value",
+    "statistic",
+    "distance",
+    "distance_lower",
+    "num_train",
+    "num_test",
+    "num_posterior_samples",
+    "seed",
+)
+_EVIDENCE = ("members", "truth", "xs", "tables", "features")
+
+
+def save_file(
+    path: str | os.PathLike, header: dict[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Write a header and tensors to a file."""
+    plain = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+    torch.save({"header": json.dumps(header), "tensors": plain}, path)
+
+
+def load_file(
+    path: str | os.PathLike, kind: str
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read a header of a kind and its tensors; nothing in the file is executed."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        header, tensors = json.loads(content["header"]), content["tensors"]
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch's own words suggest weights_only=False
+        raise ValueError(f"{path}: expected a file of {kind}.") from error
+    if header.get("format") != kind:
+        raise ValueError(f"{path}: expected a file of {kind}.")
+    return header, tensors
+
+
+def pack_result(
+    result: TestResult | CoLTResult,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a result as a JSON-ready header and tensors."""
+    if isinstance(result, TestResult):
+        header = {
+            "kind": "test",
+            "name": result.name,
+            "p_value": result.p_value,
+            "statistic": result.statistic,
+            "details": result.details,
+        }
+        return header, {} if result.ranks is None else {"ranks": result.ranks}
+    evidence = result.evidence
+    header = {
+        "kind": "colt",
+        **{name: getattr(result, name) for name in _NUMBERS},
+        "config": result.config.to_dict(),
+        "history": {name: vars(history) for name, history in result.history.items()},
+        "probes": [
+            {
+                "name": probe.name,
+                "statistic": probe.statistic,
+                "p_value": probe.p_value,
+                "distance": probe.distance,
+                "distance_lower": probe.distance_lower,
+            }
+            for probe in result.probes
+        ],
+        "leading": result.leading.name,
+    }
+    tensors = {"mask": result.mask, "index": result.index}
+    tensors |= {name: getattr(evidence, name) for name in _EVIDENCE}
+    tensors |= {
+        f"scales.{name}": value for name, value in vars(evidence.scales).items()
+    }
+    tensors |= {f"ranks.{probe.name}": probe.ranks for probe in result.probes}
+    tensors |= _prefixed("probe", evidence.probe)
+    if result.config.embedding_net is not None:
+        tensors |= _prefixed("embedding_net", result.config.embedding_net)
+    return header, tensors
+
+
+def unpack_result(
+    header: dict[str, Any],
+    tensors: Mapping[str, Tensor],
+    embedding_net: nn.Module | None = None,
+    embedding: nn.Module | Callable[[Tensor], Tensor] | None = None,
+) -> TestResult | CoLTResult:
+    """Rebuild a result; networks of the user's own must be passed again."""
+    if header["kind"] == "test":
+        return TestResult(
+            header["name"],
+            header["p_value"],
+            header["statistic"],
+            tensors.get("ranks"),
+            header["details"],
+        )
+    if embedding_net is not None:
+        embedding_net = copy.deepcopy(embedding_net).eval()
+        embedding_net.load_state_dict(_without("embedding_net", tensors))
+    config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
+    scales = Scales(**_without("scales", tensors))
+    (spec,) = [spec for spec in config.specs if spec.name == header["leading"]]
+    generator = generator_from(header["seed"], "load")
+    with isolated_rng(generator):
+        probe = BallProbe(
+            spec,
+            len(scales.theta_mean),
+            scales.network_xs(tensors["xs"][:2], spec.coordinates),
+            scales,
+            generator,
+            num_hidden=config.num_hidden,
+            num_layers=config.num_layers,
+            embedding_net=embedding_net,
+            embedding=embedding,
+        )
+    probe.load_state_dict(_without("probe", tensors))
+    probes = tuple(
+        ProbeResult(**plain, ranks=tensors[f"ranks.{plain['name']}"])
+        for plain in header["probes"]
+    )
+    (leading,) = [p for p in probes if p.name == header["leading"]]
+    return CoLTResult(
+        **{name: header[name] for name in _NUMBERS},
+        ranks=leading.ranks,
+        probes=probes,
+        config=config,
+        mask=tensors["mask"],
+        index=tensors["index"],
+        history={
+            name: History.from_dict(plain) for name, plain in header["history"].items()
+        },
+        evidence=Evidence(
+            **{name: tensors[name] for name in _EVIDENCE},
+            embed=partial(x_features, scales=scales, embedding_net=embedding_net),
+            probe=probe.eval(),
+            scales=scales,
+        ),
+    )
+
+
+def _prefixed(prefix: str, module: nn.Module) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": value for name, value in module.state_dict().items()}
+
+
+def _without(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {
+        name.removeprefix(start): value
+        for name, value in tensors.items()
+        if name.startswith(start)
+    }
