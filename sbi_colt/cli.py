@@ -1,43 +1,85 @@
-"""The command line: ``sbi-colt demo`` and ``sbi-colt benchmark``."""
+"""The command line: ``sbi-colt demo``, ``sbi-colt report``, ``sbi-colt benchmark``.
+
+Exit codes of ``report``: 0 where nothing is rejected, 1 where something is, 2 for bad
+input, so that it can guard a pipeline.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from sbi_colt.benchmark.gaussian import GaussianTask
-from sbi_colt.colt import CoLT
-from sbi_colt.randomness import generator_from
-from sbi_colt.report import summarize
+from sbi_colt.diagnose import METHODS, diagnose_draws
+from sbi_colt.draws import Draws
 
 __all__ = ["main"]
-
-_DEMO = """\
-Data x ~ N(1, I) in 3 dimensions; the true posterior of θ is Gaussian, with mean
-and covariance that depend on x. One estimate is exact; the other has the right
-mean and shape, but a covariance 1.4 times too large. CoLT trains on 250 pairs
-and tests on 250 others, with 200 posterior draws for each x.
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sbi-colt",
         description="Check neural posteriors with CoLT, the conditional localization "
-        "test: exact p-values, a certified distance, and where it is wrong.",
+        "test, beside SBC, TARP and C2ST: exact p-values, a certified distance, and "
+        "where it is wrong.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
+
     demo = commands.add_parser(
         "demo",
-        help="test a correct and a subtly wrong posterior of a known problem",
-        description="Simulate a problem with a known posterior, test a correct and a "
-        "subtly wrong estimate of it, and print both verdicts. Takes a few seconds.",
+        help="train two posteriors with sbi and show both reports",
+        description="Train an NPE with sbi on a small problem, once properly and once "
+        "without letting it see x; print both reports side by side and write them as "
+        "HTML. About a minute on two cores.",
     )
-    demo.add_argument("--seed", type=int, default=0, help="seed (default: 0)")
+    demo.add_argument("--quick", action="store_true", help="less of everything")
+    demo.add_argument("--seed", type=_seed, default=0, help="seed (default: 0)")
     demo.add_argument("--quiet", action="store_true", help="no progress bars")
+    demo.add_argument(
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="where to write the two HTML files (default: here)",
+    )
+    demo.set_defaults(run=_demo)
+
+    report = commands.add_parser(
+        "report",
+        help="the whole report for draws from any framework",
+        description="Test the draws in an .npz file with arrays thetas (N, d), xs "
+        "(N, ...) and samples (S, N, d), from any framework. Exit code 0: nothing is "
+        "rejected; 1: something is; 2: bad input.",
+    )
+    report.add_argument("draws", type=Path, help="the .npz file")
+    report.add_argument("--html", type=Path, metavar="FILE", help="write a page")
+    report.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
+    report.add_argument(
+        "--methods",
+        default="colt,sbc,tarp,c2st",
+        help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)",
+    )
+    report.add_argument("--level", type=float, default=0.05, help="default: 0.05")
+    report.add_argument("--seed", type=_seed, default=0, help="seed (default: 0)")
+    report.add_argument("--quiet", action="store_true", help="no progress bars")
+    report.set_defaults(run=_report)
+
     benchmark = commands.add_parser(
         "benchmark",
         help="measure speed and power",
@@ -48,39 +90,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "sampling",
         help="time posterior draws, here and by sbi",
         description="Time posterior draws under leakage, here and by sbi's own "
-        "sample_batched (a few seconds); with --all, for every kind of posterior "
+        "sample_batched (a minute or two); with --all, for every kind of posterior "
         "(some 30 minutes, most of it in samplers that take one x at a time).",
     )
     sampling.add_argument("--all", action="store_true", help="every kind of posterior")
-    options = parser.parse_args(arguments)
-    if options.command == "benchmark":
-        return _benchmark_sampling(options.all)
-    if options.seed < 0:
-        parser.error(f"--seed: expected a non-negative integer, got {options.seed}")
-    return _demo(options.seed, not options.quiet)
+    sampling.set_defaults(run=_benchmark_sampling)
+    return parser
 
 
-def _benchmark_sampling(every_kind: bool) -> int:
-    from sbi_colt.benchmark.sampling import compare_leakage, compare_zoo
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
+    return int(text)
 
-    print(compare_leakage(), flush=True)
-    if every_kind:
-        for line in compare_zoo():
-            print(line, flush=True)
+
+def _demo(options: argparse.Namespace) -> int:
+    from sbi_colt.demo import run_demo
+
+    run_demo(options.seed, options.quick, not options.quiet, options.out)
     return 0
 
 
-def _demo(seed: int, show_progress_bar: bool) -> int:
-    print(_DEMO)
-    for title, alpha in (("Correct posterior", 0.0), ("Too wide a posterior", 0.4)):
-        start = time.perf_counter()
-        task = GaussianTask("covariance", alpha)
-        draws = task.draws(500, 200, generator_from(seed, "demo", title))
-        train, test = draws.split(0.5, seed=seed)
-        colt = CoLT(seed=seed).fit(train, show_progress_bar=show_progress_bar)
-        result = colt.test(test)
-        seconds = time.perf_counter() - start
-        print(f"{title} ({seconds:.1f} s)\n{'-' * 80}\n{summarize(result)}\n")
+def _report(options: argparse.Namespace) -> int:
+    report = diagnose_draws(
+        Draws.load(options.draws),
+        methods=tuple(options.methods.split(",")),
+        level=options.level,
+        seed=options.seed,
+        show_progress_bar=not options.quiet,
+    )
+    print(report)
+    if options.html is not None:
+        report.to_html(options.html)
+    if options.json is not None:
+        options.json.write_text(json.dumps(report.to_dict(), indent=2) + "\n")
+    return 1 if report.rejected else 0
+
+
+def _benchmark_sampling(options: argparse.Namespace) -> int:
+    from sbi_colt.benchmark.sampling import compare_leakage, compare_zoo
+
+    print(compare_leakage(), flush=True)
+    if options.all:
+        for line in compare_zoo():
+            print(line, flush=True)
     return 0
 
 

@@ -204,7 +204,7 @@ class DiagnosticReport:
                 name: {
                     "p_value": result.p_value,
                     "adjusted_p_value": self.adjusted[name],
-                    "statistic": result.statistic,
+                    "statistic": _finite(result.statistic),
                     **_details(result),
                 }
                 for name, result in self.results.items()
@@ -404,6 +404,11 @@ def _details(result: TestResult | CoLTResult) -> dict[str, Any]:
         "num_train": result.num_train,
         "num_test": result.num_test,
     }
+
+
+def _finite(value: float) -> float | None:
+    """Return a number, or `None` for NaN, which JSON does not have."""
+    return None if math.isnan(value) else value
 
 
 def _wrap(text: str) -> str:

@@ -1,26 +1,90 @@
+import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 
+from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.cli import main
 
 
-def test_demo_tells_the_two_posteriors_apart(capsys):
-    assert main(["demo", "--quiet"]) == 0
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("draws")
+    for name, alpha in (("good", 0.0), ("bad", 2.0)):
+        task = GaussianTask("covariance", alpha)
+        draws = task.draws(200, 50, torch.Generator().manual_seed(1))
+        draws.save(folder / f"{name}.npz")
+    return folder
+
+
+def test_demo_tells_the_two_posteriors_apart(capsys, tmp_path):
+    assert main(["demo", "--quick", "--quiet", "--out", str(tmp_path)]) == 0
     output = capsys.readouterr().out
-    correct, wide = output.split("Too wide a posterior")
-    assert "not rejected" in correct
-    assert "REJECTED" in wide
-    assert "of posterior mass is misplaced" in wide
-    assert max(map(len, output.splitlines())) <= 80
+    proper, blind = output.split("BLIND TO X")
+    assert "not rejected at the 5% level" in proper
+    assert "REJECTED" in blind
+    assert "it ignores x" in blind
+    verdicts = {line.split()[0]: line for line in blind.splitlines() if line}
+    assert "not rejected" in verdicts["sbc"]
+    assert "not rejected" in verdicts["tarp"]
+    text = [line for line in output.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, text)) <= 80
+    assert len(list(tmp_path.glob("*.html"))) == 2
 
 
-def test_help_stands_alone(capsys):
+def test_report_exits_with_the_verdict(files, capsys):
+    assert main(["report", str(files / "good.npz"), "--quiet"]) == 0
+    assert main(["report", str(files / "bad.npz"), "--quiet"]) == 1
+    assert "REJECTED" in capsys.readouterr().out
+
+
+def test_report_writes_a_page_and_numbers(files, tmp_path):
+    page, numbers = tmp_path / "out.html", tmp_path / "out.json"
+    arguments = ["report", str(files / "bad.npz"), "--quiet", "--methods", "sbc,tarp"]
+    assert main([*arguments, "--html", str(page), "--json", str(numbers)]) == 1
+    assert "<html" in page.read_text()
+    assert set(json.loads(numbers.read_text())["methods"]) == {"sbc", "tarp"}
+
+
+def wrong_file(folder, kind):
+    path = folder / f"{kind}.npz"
+    if kind == "text":
+        path.write_text("no archive")
+    elif kind == "missing":
+        np.savez(path, thetas=np.zeros((3, 1)))
+    elif kind == "shapes":
+        np.savez(path, thetas=np.zeros((3, 1)), xs=np.zeros(3), samples=np.zeros(3))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["text", "missing", "shapes", "absent"])
+def test_wrong_files_get_one_clear_line(kind, tmp_path, capsys):
+    assert main(["report", str(wrong_file(tmp_path, kind)), "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("sbi-colt: error: ")
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [["--methods", "colt,none"], ["--level", "7"], ["--html", "/no/x.html"]]
+)
+def test_wrong_options_get_one_clear_line(options, files, capsys):
+    arguments = ["report", str(files / "good.npz"), "--quiet", "--methods", "tarp"]
+    assert main([*arguments, *options]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["demo", "--help"], ["report", "-h"]]
+)
+def test_help_stands_alone(capsys, arguments):
     with pytest.raises(SystemExit) as stop:
-        main(["--help"])
+        main(arguments)
     assert stop.value.code == 0
-    assert "demo" in capsys.readouterr().out
+    assert len(capsys.readouterr().out) > 300
 
 
 @pytest.mark.parametrize("arguments", [[], ["dmo"], ["demo", "--seed", "-1"]])
