@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,12 @@ from sbi_colt.randomness import generator_from, isolated_rng
 
 __all__ = ["run_demo"]
 
-_PROBLEM = """\
-A line of unknown intercept and slope, seen at five times with noise. Two neural
-posteriors (NPE) are trained with sbi on {num} simulations: one properly, one with
-the data of the simulations shuffled, so that it cannot learn from x and returns
-the prior whatever it sees. Both are tested on {pairs} fresh simulations.
-"""
+_PROBLEM = (
+    "A line of unknown intercept and slope, seen at five times with noise. Two neural "
+    "posteriors (NPE) are trained with sbi on {num} simulations: one properly, one "
+    "with the data of the simulations shuffled, so that it cannot learn from x and "
+    "returns the prior whatever it sees. Both are tested on {pairs} fresh simulations."
+)
 _NAMES = ("intercept", "slope")
 _TIMES = torch.linspace(-1, 1, 5)
 
@@ -39,7 +40,8 @@ def run_demo(seed: int, quick: bool, show_progress_bar: bool, folder: Path) -> N
     """
     num_simulations, num_pairs = (1000, 200) if quick else (4000, 500)
     folder.mkdir(parents=True, exist_ok=True)
-    print(_PROBLEM.format(num=num_simulations, pairs=num_pairs))
+    problem = _PROBLEM.format(num=num_simulations, pairs=num_pairs)
+    print(f"{textwrap.fill(problem, 80)}\n")
     prior = MultivariateNormal(torch.zeros(2), torch.eye(2))
     for title, name, blind in (
         ("Trained properly", "proper", False),
