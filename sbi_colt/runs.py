@@ -20,40 +20,14 @@ from tqdm.auto import tqdm
 
 from sbi_colt.checkpoint import Checkpoint
 from sbi_colt.parallel import in_parallel
+from sbi_colt.pools import Pool, PosteriorSamples, SamplingError
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
 from sbi_colt.samplers import BLOCK_DRAWS, Sampler, sampler_for, with_x_shape
 
-__all__ = ["PosteriorSamples", "RunOptions", "SamplingError", "run"]
+__all__ = ["RunOptions", "run"]
 
 # How much smaller a time limit makes the blocks of costly samplers.
 _SHRINK = 16
-
-
-class SamplingError(RuntimeError):
-    """Sampling could not be finished; the message says what to do.
-
-    ``partial`` holds what was drawn, where there is anything.
-    """
-
-    def __init__(self, message: str, partial: PosteriorSamples | None = None):
-        super().__init__(message)
-        self.partial = partial
-
-
-@dataclass(frozen=True, eq=False)
-class PosteriorSamples:
-    """Posterior draws, and what became of the xs.
-
-    Args:
-        samples: Draws with shape ``(S, N, d)``; NaN for the xs left out.
-        mask: Which xs are complete, with shape ``(N,)``.
-        acceptance: Share of each x's proposals inside the prior's support, with shape
-            ``(N,)``; NaN where the sampler does not say.
-    """
-
-    samples: Tensor
-    mask: Tensor
-    acceptance: Tensor
 
 
 @dataclass(frozen=True)
@@ -76,61 +50,6 @@ class RunOptions:
     def is_late(self) -> bool:
         """Whether the deadline has passed."""
         return self.deadline is not None and time.monotonic() >= self.deadline
-
-
-@dataclass
-class _Pool:
-    """Accepted draws of n xs, filled up as they come."""
-
-    samples: Tensor  # (S, n, d)
-    counts: Tensor  # (n,), how many of the S are there
-    proposed: Tensor  # (n,)
-    accepted: Tensor  # (n,), those beyond S included
-
-    @classmethod
-    def empty(cls, num_samples: int, num_xs: int, dim: int, like: Tensor) -> _Pool:
-        samples = torch.full(
-            (num_samples, num_xs, dim), math.nan, dtype=like.dtype, device=like.device
-        )
-        zeros = torch.zeros(num_xs, dtype=torch.long)
-        return cls(samples, zeros, zeros.clone(), zeros.clone())
-
-    def add(self, index: Tensor, proposals: Tensor, accepted: Tensor | None) -> None:
-        """Add proposals ``(m, k, d)`` to the k xs at ``index``."""
-        num_samples, num = len(self.samples), len(proposals)
-        proposals = proposals.to(self.samples)
-        fresh = bool((self.counts[index] == 0).all())
-        if accepted is None or bool(accepted.all()):
-            arrived = torch.full((len(index),), num)
-        else:
-            arrived = accepted.sum(dim=0).cpu()
-            order = (~accepted).byte().argsort(dim=0, stable=True)  # accepted first
-            order = order.to(proposals.device).unsqueeze(-1).expand_as(proposals)
-            proposals = proposals.gather(0, order)
-        self.proposed[index] += num
-        self.accepted[index] += arrived
-        if fresh:
-            rows = min(num, num_samples)
-            block = proposals[:rows]
-            filled = torch.arange(rows).unsqueeze(1) < arrived  # (rows, k)
-            block[~filled.to(block.device)] = math.nan
-            self.samples[:rows, index.to(self.samples.device)] = block
-            self.counts[index] = arrived.clamp_max(rows)
-            return
-        for column, i in enumerate(index.tolist()):
-            start = int(self.counts[i])
-            stop = min(num_samples, start + int(arrived[column]))
-            self.samples[start:stop, i] = proposals[: stop - start, column]
-            self.counts[i] = stop
-
-    def result(self, knows_acceptance: bool) -> PosteriorSamples:
-        """Return what is there; xs that are short count as left out."""
-        mask = self.counts >= len(self.samples)
-        self.samples[:, ~mask.to(self.samples.device)] = math.nan
-        rate = self.accepted / self.proposed  # NaN for xs never reached
-        return PosteriorSamples(
-            self.samples, mask, rate if knows_acceptance else rate * math.nan
-        )
 
 
 def run(
@@ -200,7 +119,7 @@ def _run_in_blocks(
     progress: tqdm,
 ) -> PosteriorSamples:
     """Propose once at every x, block by block; then again where draws are missing."""
-    pool: _Pool | None = None
+    pool: Pool | None = None
     # The dimension is not known yet: room for 64 doubles.
     limit = options.memory_budget // (num_samples * 64 * 8)
     block = sampler.block(num_samples)
@@ -231,7 +150,7 @@ def _run_in_blocks(
             )
         dim = proposals.shape[-1]
         if pool is None:
-            pool = _Pool.empty(num_samples, len(xs), dim, proposals)
+            pool = Pool.empty(num_samples, len(xs), dim, proposals)
         pool.add(index, proposals, accepted)
         progress.update(int((pool.counts[index] >= num_samples).sum()))
         start += len(index)
@@ -246,7 +165,7 @@ def _run_in_blocks(
 
 
 def _fill(
-    pool: _Pool,
+    pool: Pool,
     sampler: Sampler,
     xs: Tensor,
     options: RunOptions,
@@ -286,10 +205,10 @@ def _run_in_parallel(
     progress: tqdm,
 ) -> PosteriorSamples:
     """Sample one x at a time through joblib; a worker that dies is replaced once."""
-    finished: dict[int, _Pool] = {}
+    finished: dict[int, Pool] = {}
     for i in range(len(xs)):
         if (part := checkpoint.load(f"x-{i:08d}")) is not None:
-            finished[i] = _Pool(**{k: torch.from_numpy(v) for k, v in part.items()})
+            finished[i] = Pool(**{k: torch.from_numpy(v) for k, v in part.items()})
     progress.update(len(finished))
     deaths = 0
     while len(finished) < len(xs):
@@ -319,7 +238,7 @@ def _run_in_parallel(
         raise SamplingError(
             "max_sampling_time: no x was finished in the time allowed; raise it."
         )
-    whole = _Pool.empty(
+    whole = Pool.empty(
         num_samples, len(xs), sampled[0].samples.shape[-1], sampled[0].samples
     )
     whole.samples = whole.samples.to(options.device)
@@ -337,7 +256,7 @@ def _sample_all(
     num_samples: int,
     options: RunOptions,
     indices: list[int],
-) -> Iterator[tuple[int, _Pool]]:
+) -> Iterator[tuple[int, Pool]]:
     seconds = options.seconds_left()  # monotonic clocks of processes do not agree
     until = None if seconds is None else time.time() + seconds
     remote = replace(options, device=torch.device("cpu"), deadline=None)
@@ -352,12 +271,12 @@ def _sample_one(
     options: RunOptions,
     until: float | None,
     i: int,
-) -> tuple[int, _Pool]:
+) -> tuple[int, Pool]:
     seconds = None if until is None else until - time.time()
     if seconds is not None:
         options = replace(options, deadline=time.monotonic() + seconds)
     options = replace(options, seed=derive_seed(options.seed, "x", i))
-    empty = _Pool.empty(num_samples, 1, 0, torch.zeros(0))
+    empty = Pool.empty(num_samples, 1, 0, torch.zeros(0))
     if options.is_late():
         return i, empty
     try:
@@ -372,7 +291,7 @@ def _sample_one(
             f"posterior: sampling failed at x number {i}: "
             f"{type(error).__name__}: {error}"
         ) from error
-    pool = _Pool.empty(num_samples, 1, proposals.shape[-1], proposals)
+    pool = Pool.empty(num_samples, 1, proposals.shape[-1], proposals)
     first = torch.zeros(1, dtype=torch.long)
     pool.add(first, proposals, _accepted(sampler, proposals))
     _fill(pool, sampler, x, options, None, stream="redraw")
@@ -424,7 +343,7 @@ def _run_ensemble(
         )
         if samples is None:
             dim = part.samples.shape[-1]
-            samples = _Pool.empty(num_samples, len(xs), dim, part.samples).samples
+            samples = Pool.empty(num_samples, len(xs), dim, part.samples).samples
         for column, i in enumerate(who.tolist()):
             count, start = int(shares[i, c]), int(filled[i])
             samples[start : start + count, i] = part.samples[:count, column]

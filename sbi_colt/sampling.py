@@ -37,8 +37,9 @@ from tqdm.auto import tqdm
 
 from sbi_colt.checkpoint import Checkpoint, fingerprint
 from sbi_colt.draws import Draws
+from sbi_colt.pools import PosteriorSamples, SamplingError
 from sbi_colt.randomness import digest, resolve_seed
-from sbi_colt.runs import PosteriorSamples, RunOptions, SamplingError, run
+from sbi_colt.runs import RunOptions, run
 from sbi_colt.simulation import simulate_pairs
 
 __all__ = [

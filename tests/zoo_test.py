@@ -17,7 +17,7 @@ from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
 
 from sbi_colt import draw_posterior_samples
 from sbi_colt.benchmark.zoo import ZOO, closed_form, exhibit
-from sbi_colt.runs import SamplingError
+from sbi_colt.pools import SamplingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:nflows.*")
 
