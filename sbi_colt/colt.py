@@ -10,7 +10,6 @@ import copy
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.draws import Draws, clean_pairs, pair_keys
+from sbi_colt.draws import Draws, pair_keys
 from sbi_colt.localization import BallProbe, Coordinates, Scales, make_frame, x_features
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult
-from sbi_colt.sampling import sample_posterior
+from sbi_colt.sampling import draw_at_pairs
 from sbi_colt.testing import (
     combined_p_value,
     distance_margin,
@@ -358,39 +357,23 @@ def run_colt(
     """
     seed = resolve_seed(seed)
     colt = CoLT(config, seed=seed, device=device)
-    thetas, xs, mask = clean_pairs(thetas, xs)
-    pair_keys(thetas, xs)  # repeated pairs are refused before the work begins
-    num_train = round(colt.config.train_fraction * len(thetas))
-    if min(num_train, len(thetas) - num_train) < _MIN_PAIRS:
-        raise ValueError(
-            f"thetas: {len(thetas)} pairs are too few to split into training "
-            f"({num_train}) and test ({len(thetas) - num_train}); expected at least "
-            f"{_MIN_PAIRS} on either side. Simulate more, 100 or better 1000."
-        )
-    sampled = sample_posterior(
+    if hasattr(thetas, "__len__"):  # before the work begins
+        _check_enough(len(thetas), colt.config.train_fraction)
+    draws = draw_at_pairs(
         posterior,
+        thetas,
         xs,
         num_posterior_samples,
         seed=seed,
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
         use_batched_sampling=use_batched_sampling,
+        device=device,
         **sampling,
     )
-    if sampled.samples.shape[-1] != thetas.shape[1]:
-        raise ValueError(
-            f"posterior: expected draws of dimension {thetas.shape[1]}, that of "
-            f"thetas, got {sampled.samples.shape[-1]}."
-        )
-    complete = sampled.mask.to(thetas.device)
-    draws = Draws(thetas[complete], xs[complete], sampled.samples[:, sampled.mask])
+    _check_enough(len(draws), colt.config.train_fraction)
     train, test = draws.split(colt.config.train_fraction, seed=seed)
-    result = colt.fit(train, show_progress_bar=show_progress_bar).test(test)
-    # Positions among the pairs that the caller handed in.
-    kept = mask.cpu().nonzero().flatten()[sampled.mask.cpu()]
-    mask = torch.zeros(len(mask), dtype=torch.bool)
-    mask[kept] = True
-    return replace(result, mask=mask, index=kept[result.index])
+    return colt.fit(train, show_progress_bar=show_progress_bar).test(test)
 
 
 def check_colt(result: CoLTResult, level: float = 0.05) -> dict[str, Any]:
@@ -417,6 +400,16 @@ def check_colt(result: CoLTResult, level: float = 0.05) -> dict[str, Any]:
         "probe": result.leading.name,
         "verdict": "rejected" if result.p_value <= level else "not rejected",
     }
+
+
+def _check_enough(num_pairs: int, train_fraction: float) -> None:
+    num_train = round(train_fraction * num_pairs)
+    if min(num_train, num_pairs - num_train) < _MIN_PAIRS:
+        raise ValueError(
+            f"thetas: {num_pairs} pairs are too few to split into training "
+            f"({num_train}) and test ({num_pairs - num_train}); expected at least "
+            f"{_MIN_PAIRS} on either side. Simulate more, 100 or better 1000."
+        )
 
 
 def _check_draws(draws: Draws) -> None:

@@ -13,12 +13,12 @@ from tqdm.auto import tqdm
 from sbi_colt.baselines import c2st, coverage, sbc, tarp
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
-from sbi_colt.draws import Draws, clean_pairs, pair_keys
+from sbi_colt.draws import Draws
 from sbi_colt.findings import find, find_trend
 from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
 from sbi_colt.report import Cost, DiagnosticReport
 from sbi_colt.results import CoLTResult, TestResult
-from sbi_colt.sampling import sample_posterior
+from sbi_colt.sampling import draw_at_pairs
 from sbi_colt.simulation import simulate_pairs
 
 __all__ = ["METHODS", "diagnose", "diagnose_draws"]
@@ -101,11 +101,10 @@ def diagnose(
             num_workers=num_workers,
             show_progress_bar=show_progress_bar,
         )
-    thetas, xs, _ = clean_pairs(thetas, xs)
-    pair_keys(thetas, xs)  # repeated pairs are refused before the work begins
     simulated = time.perf_counter()
-    sampled = sample_posterior(
+    draws = draw_at_pairs(
         posterior,
+        thetas,
         xs,
         num_posterior_samples,
         seed=seed,
@@ -113,12 +112,6 @@ def diagnose(
         show_progress_bar=show_progress_bar,
         device=device,
         **sampling,
-    )
-    complete = sampled.mask.to(thetas.device)
-    draws = Draws(
-        thetas[complete].to(device),
-        xs[complete].to(device),
-        sampled.samples[:, sampled.mask.to(sampled.samples.device)],
     )
     seconds = {
         "simulation": simulated - start,

@@ -92,6 +92,12 @@ class Draws:
             self.index[index.cpu()],
         )
 
+    def numbered(self, mask: Tensor, index: Tensor) -> Draws:
+        """Return the draws with another account of the pairs handed in."""
+        new = object.__new__(type(self))
+        _set(new, *self._tensors(), mask.cpu(), index.cpu())
+        return new
+
     def bags(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return bags ``(N, K + 1, d)`` and the place of the truth in each, ``(N,)``.
 

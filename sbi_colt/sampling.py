@@ -36,7 +36,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.checkpoint import Checkpoint, fingerprint
-from sbi_colt.draws import Draws
+from sbi_colt.draws import Draws, clean_pairs, pair_keys
 from sbi_colt.pools import PosteriorSamples, SamplingError
 from sbi_colt.randomness import digest, resolve_seed
 from sbi_colt.runs import RunOptions, run
@@ -46,6 +46,7 @@ __all__ = [
     "PosteriorSamples",
     "SamplingError",
     "draw",
+    "draw_at_pairs",
     "draw_posterior_samples",
     "sample_posterior",
 ]
@@ -93,8 +94,9 @@ def draw(
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
     )
-    result = sample_posterior(
+    return draw_at_pairs(
         posterior,
+        thetas,
         xs,
         num_posterior_samples,
         seed=seed,
@@ -103,10 +105,48 @@ def draw(
         device=device,
         **options,
     )
-    keep = result.mask
-    return Draws(
-        thetas[keep].to(device), xs[keep].to(device), result.samples[:, keep.to(device)]
+
+
+def draw_at_pairs(
+    posterior: Any,
+    thetas: Any,
+    xs: Any,
+    num_posterior_samples: int,
+    *,
+    device: str | torch.device = "cpu",
+    **options: Any,
+) -> Draws:
+    """Draw from the posterior at the xs of pairs already simulated.
+
+    Pairs that repeat are refused; pairs whose x is not finite or cannot be sampled are
+    left out with a warning, and the draws' ``mask`` and ``index`` tell which.
+
+    Args:
+        posterior: What to draw from, as in `draw_posterior_samples`.
+        thetas: True parameters, with shape ``(N, d)``.
+        xs: Observations, with shape ``(N, …)``.
+        num_posterior_samples: Draws per x, S.
+        device: Device of the draws.
+        **options: Further options of `draw_posterior_samples`.
+    """
+    thetas, xs, mask = clean_pairs(thetas, xs, stacklevel=4)
+    pair_keys(thetas, xs)  # repeats are refused before the work begins
+    result = sample_posterior(
+        posterior, xs, num_posterior_samples, device=device, **options
     )
+    if result.samples.shape[-1] != thetas.shape[1]:
+        raise ValueError(
+            f"posterior: expected draws of dimension {thetas.shape[1]}, that of "
+            f"thetas, got {result.samples.shape[-1]}."
+        )
+    complete = result.mask.cpu()
+    here = complete.to(thetas.device)
+    samples = result.samples[:, complete.to(result.samples.device)]
+    draws = Draws(thetas[here].to(device), xs[here].to(device), samples)
+    index = mask.cpu().nonzero().flatten()[complete]
+    kept = torch.zeros(len(mask), dtype=torch.bool)
+    kept[index] = True
+    return draws.numbered(kept, index)
 
 
 def draw_posterior_samples(
@@ -252,7 +292,7 @@ def _report_losses(result: PosteriorSamples, max_lost: float) -> None:
             "max_sampling_time, or lower min_acceptance.",
             result,
         )
-    warnings.warn(f"{message} They are left out.", stacklevel=4)
+    warnings.warn(f"{message} They are left out.", stacklevel=5)
 
 
 def _seed_of_run(seed: int | None, checkpoint: str | os.PathLike | None) -> int:
