@@ -1,6 +1,22 @@
 """CoLT for sbi: exact, powerful and located checks of neural posteriors.
 
->>> from sbi_colt import run_colt, check_colt
+>>> from sbi_colt import diagnose, run_colt, check_colt
+
+The rooms, from the front door down; imports point downward only.
+
+- ``cli``, ``demo``: the command line.
+- ``diagnose``: pairs to draws, draws through every method, one report.
+- ``report``, ``html``, ``plots``, ``storage``: a report in words, as a page, in
+  pictures and on disk; ``findings``: the rules for what is wrong.
+- ``colt``: `CoLT` (Algorithms 1 and 2) and `run_colt`; ``baselines``: SBC, TARP,
+  coverage, C2ST.
+- ``sampling``: from a posterior to draws. ``runs`` spreads a sampler over xs, ``pools``
+  collects what it accepts, ``samplers`` knows each kind of posterior, ``checkpoint``
+  keeps what is done, ``simulation`` makes the pairs, ``parallel`` uses joblib.
+- ``results``: what a test returns. ``training``: Algorithm 1. ``config``: settings.
+- ``testing``, ``localization``, ``divergences``, ``ranks``: pure functions and modules
+  on tensors. ``draws``: pairs with their draws. ``randomness``: seeds.
+- ``benchmark``: tasks with known answers; nothing above imports it but ``cli``.
 """
 
 from sbi_colt.colt import CoLT, check_colt, run_colt
