@@ -5,9 +5,10 @@
 The rooms, from the front door down; imports point downward only.
 
 - ``cli``, ``demo``: the command line.
+- ``comparison``: several posteriors on the same pairs, ranked.
 - ``diagnose``: pairs to draws, draws through every method, one report.
-- ``report``, ``html``, ``plots``, ``storage``: a report in words, as a page, in
-  pictures and on disk; ``findings``: the rules for what is wrong.
+- ``report``, ``html``, ``plots`` (and ``clouds``), ``storage``: a report in words, as
+  a page, in pictures and on disk; ``findings``: the rules for what is wrong.
 - ``colt``: `CoLT` (Algorithms 1 and 2) and `run_colt`; ``baselines``: SBC, TARP,
   coverage, C2ST.
 - ``sampling``: from a posterior to draws. ``runs`` spreads a sampler over xs, ``pools``
@@ -20,6 +21,7 @@ The rooms, from the front door down; imports point downward only.
 """
 
 from sbi_colt.colt import CoLT, check_colt, run_colt
+from sbi_colt.comparison import ComparisonReport, compare
 from sbi_colt.config import CoLTConfig
 from sbi_colt.diagnose import diagnose
 from sbi_colt.draws import Draws
@@ -31,10 +33,12 @@ __all__ = [
     "CoLT",
     "CoLTConfig",
     "CoLTResult",
+    "ComparisonReport",
     "DiagnosticReport",
     "Draws",
     "TestResult",
     "check_colt",
+    "compare",
     "diagnose",
     "draw",
     "draw_posterior_samples",

@@ -7,7 +7,6 @@ both in the calling convention of sbi's `run_sbc` and `run_tarp`.
 from __future__ import annotations
 
 import copy
-import json
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,14 +22,16 @@ from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_se
 from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult
 from sbi_colt.sampling import draw_at_pairs
+from sbi_colt.storage import load_file, prefixed, save_file, unprefixed
 from sbi_colt.testing import (
     combined_p_value,
     distance_margin,
     ks_p_value,
     ks_statistic,
     take_members,
+    worst_level,
 )
-from sbi_colt.training import History, train_probe
+from sbi_colt.training import History, build_probe, train_probe
 
 __all__ = ["CoLT", "check_colt", "run_colt"]
 
@@ -89,6 +90,7 @@ class CoLT:
         self.history: dict[str, History] = {}
         self.scales: Scales | None = None
         self.num_train = 0
+        self._balls: tuple[tuple[float, int], ...] = ()  # of the training pairs
         self._pair_keys: frozenset[bytes] = frozenset()
 
     def fit(self, draws: Draws, *, show_progress_bar: bool = True) -> CoLT:
@@ -129,7 +131,10 @@ class CoLT:
                 )
                 history[probe.spec.name] = trained
                 interrupted = trained.stopped == "interrupted"
+            with torch.no_grad():
+                tables = _rank_tables(probes, members, draws.xs, scales, generator)
         # Only now, so that a fit that fails leaves nothing that could be tested.
+        self._balls = tuple(_worst_ball(table[:, 0]) for table in tables)
         self.probes, self.scales, self.history = probes, scales, history
         self.num_train, self._pair_keys = len(draws), frozenset(keys)
         return self
@@ -151,17 +156,9 @@ class CoLT:
         generator = generator_from(self.seed, "test", digest(draws.thetas, draws.xs))
         with isolated_rng(generator), torch.no_grad():
             members, truth = draws.bags(generator)
-            inputs = _inputs(self.probes, members, draws.xs, self.scales)
-            tables = []
-            for probe in self.probes:
-                scores = probe.eval()(*inputs[probe.spec.coordinates])  # (N, K + 1)
-                if scores.isnan().any():
-                    raise FloatingPointError(
-                        f"The probe {probe.spec.name!r} returned NaN distances; check "
-                        "the scale of xs and thetas, or a custom embedding."
-                    )
-                tables.append(bag_ranks(scores, generator))
-            tables = torch.stack(tables)  # (P, N, K + 1)
+            tables = _rank_tables(
+                self.probes, members, draws.xs, self.scales, generator
+            )
             ranks = take_members(tables, truth)  # (P, N)
             statistics = ks_statistic(ranks)
             p_value = combined_p_value(
@@ -190,10 +187,12 @@ class CoLT:
                 p_value=ks_p_value(value, len(draws)),
                 distance=value,
                 distance_lower=max(0.0, value - margin),
+                level=level,
+                sign=sign,
                 ranks=row.cpu(),
             )
-            for probe, statistic, row in zip(
-                self.probes, statistics, ranks, strict=True
+            for probe, statistic, row, (level, sign) in zip(
+                self.probes, statistics, ranks, self._balls, strict=True
             )
         )
         return CoLTResult(
@@ -228,16 +227,13 @@ class CoLT:
             "seed": self.seed,
             "num_train": self.num_train,
             "history": {name: vars(h) for name, h in self.history.items()},
+            "balls": self._balls,
             "pair_keys": sorted(key.hex() for key in self._pair_keys),
         }
-        torch.save(
-            {
-                "header": json.dumps(header),
-                "scales": dict(vars(self.scales)),
-                "probes": [probe.state_dict() for probe in self.probes],
-            },
-            path,
-        )
+        tensors = prefixed("scales", vars(self.scales))
+        for i, probe in enumerate(self.probes):
+            tensors |= prefixed(f"probe{i}", probe.state_dict())
+        save_file(path, header, tensors)
 
     @classmethod
     def load(
@@ -256,29 +252,23 @@ class CoLT:
             embedding: The φ of the configuration, if it had one.
             device: Device to test on.
         """
-        wrong = ValueError(f"{path}: expected a file that CoLT.save wrote.")
-        try:
-            content = torch.load(path, map_location=device, weights_only=True)
-            header = json.loads(content["header"])
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # torch's own words suggest weights_only=False
-            raise wrong from error
-        if header.get("format") != _FORMAT:
-            raise wrong
+        header, tensors = load_file(path, _FORMAT)
         config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
         colt = cls(config, seed=header["seed"], device=device)
-        colt.scales = Scales(**content["scales"])
+        colt.scales = Scales(
+            **{k: v.to(device) for k, v in unprefixed("scales", tensors).items()}
+        )
         x_example = colt.scales.x_mean.expand(2, *colt.scales.x_mean.shape)
         generator = generator_from(colt.seed, "load")
         with isolated_rng(generator):
             colt.probes = colt._build(colt.scales, x_example, generator)
-        for probe, state in zip(colt.probes, content["probes"], strict=True):
-            probe.load_state_dict(state)
+        for i, probe in enumerate(colt.probes):
+            probe.load_state_dict(unprefixed(f"probe{i}", tensors))
         colt.history = {
             name: History.from_dict(plain) for name, plain in header["history"].items()
         }
         colt.num_train = header["num_train"]
+        colt._balls = tuple((level, sign) for level, sign in header["balls"])
         colt._pair_keys = frozenset(map(bytes.fromhex, header["pair_keys"]))
         return colt
 
@@ -286,17 +276,7 @@ class CoLT:
         self, scales: Scales, x_example: Tensor, generator: torch.Generator
     ) -> tuple[BallProbe, ...]:
         return tuple(
-            BallProbe(
-                spec,
-                len(scales.theta_mean),
-                scales.network_xs(x_example, spec.coordinates).cpu(),
-                scales,
-                generator,
-                num_hidden=self.config.num_hidden,
-                num_layers=self.config.num_layers,
-                embedding_net=self.config.embedding_net,
-                embedding=self.config.embedding,
-            ).to(self.device)
+            build_probe(spec, self.config, scales, x_example, generator).to(self.device)
             for spec in self.config.specs
         )
 
@@ -417,6 +397,33 @@ def _check_draws(draws: Draws) -> None:
         raise TypeError(
             f"draws: expected Draws(thetas, xs, samples), got {type(draws).__name__}."
         )
+
+
+def _rank_tables(
+    probes: Sequence[BallProbe],
+    members: Tensor,
+    xs: Tensor,
+    scales: Scales,
+    generator: torch.Generator,
+) -> Tensor:
+    """Return the ranks of all members under each probe, ``(P, N, K + 1)``."""
+    inputs = _inputs(probes, members, xs, scales)
+    tables = []
+    for probe in probes:
+        scores = probe.eval()(*inputs[probe.spec.coordinates])  # (N, K + 1)
+        if scores.isnan().any():
+            raise FloatingPointError(
+                f"The probe {probe.spec.name!r} returned NaN distances; check the "
+                "scale of xs and thetas, or a custom embedding."
+            )
+        tables.append(bag_ranks(scores, generator))
+    return torch.stack(tables)
+
+
+def _worst_ball(ranks: Tensor) -> tuple[float, int]:
+    """Return the level at which ranks deviate most, and the deviation's sign."""
+    level, share = worst_level(ranks)
+    return level, 1 if share >= level else -1
 
 
 def _inputs(

@@ -14,7 +14,7 @@ from sbi.inference import NPE
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from sbi_colt.diagnose import diagnose
+from sbi_colt.comparison import compare
 from sbi_colt.randomness import generator_from, isolated_rng
 
 __all__ = ["run_demo"]
@@ -43,24 +43,26 @@ def run_demo(seed: int, quick: bool, show_progress_bar: bool, folder: Path) -> N
     problem = _PROBLEM.format(num=num_simulations, pairs=num_pairs)
     print(f"{textwrap.fill(problem, 80)}\n")
     prior = MultivariateNormal(torch.zeros(2), torch.eye(2))
-    for title, name, blind in (
-        ("Trained properly", "proper", False),
-        ("Blind to x", "blind", True),
-    ):
-        posterior = _train(prior, num_simulations, blind, quick, seed)
-        report = diagnose(
-            posterior,
-            prior,
-            _simulate,
-            num_simulations=num_pairs,
-            num_posterior_samples=200 if quick else 500,
-            parameter_names=_NAMES,
-            seed=seed,
-            show_progress_bar=show_progress_bar,
-        )
+    kinds = {"proper": False, "blind": True}
+    posteriors = {
+        name: _train(prior, num_simulations, blind, quick, seed)
+        for name, blind in kinds.items()
+    }
+    comparison = compare(
+        posteriors,
+        prior,
+        _simulate,
+        num_simulations=num_pairs,
+        num_posterior_samples=200 if quick else 500,
+        parameter_names=_NAMES,
+        seed=seed,
+        show_progress_bar=show_progress_bar,
+    )
+    for name in kinds:
         path = folder / f"sbi_colt_demo_{name}.html"
-        report.to_html(path)
-        print(f"{title.upper()}  ({path})\n\n{report}\n")
+        comparison[name].to_html(path)
+        print(f"{name.upper()}  ({path})\n\n{comparison[name]}\n")
+    print(f"SIDE BY SIDE\n\n{comparison}")
 
 
 def _simulate(thetas: Tensor) -> Tensor:

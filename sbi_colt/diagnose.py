@@ -21,7 +21,7 @@ from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.sampling import draw_at_pairs
 from sbi_colt.simulation import simulate_pairs
 
-__all__ = ["METHODS", "diagnose", "diagnose_draws"]
+__all__ = ["METHODS", "check_options", "diagnose", "diagnose_draws", "prepare_pairs"]
 
 _BASELINES: dict[str, Callable[[Draws, CoLTConfig, int], TestResult]] = {
     "sbc": lambda draws, _, seed: sbc(draws, seed=seed),
@@ -82,25 +82,18 @@ def diagnose(
         The report; print it. Null hypothesis of every p-value: q(θ | x) = p(θ | x).
     """
     seed = resolve_seed(seed)
-    _check_level(level)
-    runs = _resolve(methods)
+    check_options(methods, level)
     start = time.perf_counter()
-    has_pairs = thetas is not None and xs is not None
-    has_simulator = prior is not None and simulator is not None
-    if has_pairs == has_simulator:
-        raise ValueError(
-            "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
-            "simulator."
-        )
-    if prior is not None and simulator is not None:
-        thetas, xs = simulate_pairs(
-            prior,
-            simulator,
-            num_simulations,
-            seed=seed,
-            num_workers=num_workers,
-            show_progress_bar=show_progress_bar,
-        )
+    thetas, xs = prepare_pairs(
+        prior,
+        simulator,
+        thetas,
+        xs,
+        num_simulations,
+        seed=seed,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+    )
     simulated = time.perf_counter()
     draws = draw_at_pairs(
         posterior,
@@ -119,7 +112,7 @@ def diagnose(
     }
     return _report(
         draws,
-        runs,
+        _resolve(methods),
         config,
         level,
         parameter_names,
@@ -128,6 +121,27 @@ def diagnose(
         show_progress_bar,
         seconds,
     )
+
+
+def prepare_pairs(
+    prior: Any,
+    simulator: Any,
+    thetas: Any,
+    xs: Any,
+    num_simulations: int,
+    **simulation: Any,
+) -> tuple[Any, Any]:
+    """Return the pairs handed in, or simulate them from a prior and a simulator."""
+    has_pairs = thetas is not None and xs is not None
+    has_simulator = prior is not None and simulator is not None
+    if has_pairs == has_simulator:
+        raise ValueError(
+            "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
+            "simulator."
+        )
+    if has_pairs or simulator is None:
+        return thetas, xs
+    return simulate_pairs(prior, simulator, num_simulations, **simulation)
 
 
 def diagnose_draws(
@@ -142,11 +156,10 @@ def diagnose_draws(
     show_progress_bar: bool = True,
 ) -> DiagnosticReport:
     """Return the report for draws from anywhere; the arguments are `diagnose`'s."""
-    _check_level(level)
-    runs = _resolve(methods)
+    check_options(methods, level)
     return _report(
         draws.to(device),
-        runs,
+        _resolve(methods),
         config,
         level,
         parameter_names,
@@ -266,6 +279,8 @@ def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def _check_level(level: float) -> None:
+def check_options(methods: Sequence[str | Callable], level: float) -> None:
+    """Raise where methods or level are not what `diagnose` takes."""
+    _resolve(methods)
     if not 0 < level < 1:
         raise ValueError(f"level: expected a number in (0, 1), got {level}.")

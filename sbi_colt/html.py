@@ -20,7 +20,8 @@ h1 { font-size: 1.4rem; margin: 0.5rem 0; }
 .verdict { border-left: 0.4rem solid #009E73; padding: 0.2rem 0.8rem; }
 .rejected { border-color: #D55E00; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums;
+        margin-bottom: 1rem; }
 th, td { padding: 0.25rem 0.8rem; text-align: right; border-bottom: 1px solid #8886; }
 th:first-child, td:first-child { text-align: left; }
 td, th { white-space: nowrap; }

@@ -1,7 +1,4 @@
-"""Figures: each function draws one thing into an `Axes` and returns it.
-
-Colours are those of Okabe and Ito (2008), which colour-blind people tell apart.
-"""
+"""Figures: each function draws one thing into an `Axes` and returns it."""
 
 from __future__ import annotations
 
@@ -11,17 +8,29 @@ from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import kstwo
 from torch import Tensor
 
+from sbi_colt.clouds import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    draw_corner,
+    draw_histogram,
+    draw_scatter,
+    most_wrong,
+    standardise,
+)
 from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.testing import nearness_weights, worst_level
 
 __all__ = [
     "panels",
+    "plot_comparison",
     "plot_discrepancy_map",
     "plot_localization",
     "plot_ranks",
@@ -29,13 +38,6 @@ __all__ = [
     "plot_training",
 ]
 
-BLUE, ORANGE, GREEN, PURPLE, GREY = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#999999",
-)
 _MAX_POINTS = 2000
 
 
@@ -106,74 +108,34 @@ def plot_localization(
     Args:
         result: CoLT's result.
         ax: Where to draw.
-        parameters: One parameter (a histogram) or two (a scatter); by default those
-            whose errors look least like draws.
+        parameters: One parameter (a histogram), two (a scatter) or more (all pairs);
+            by default the three whose errors look least like draws.
         names: Names of all parameters.
         seed: Seed of the subset of draws that is shown.
     """
     ax = _axes(ax)
-    errors, truths, inside = _standardised(result)
-    dim = truths.shape[1]
-    parameters = tuple(parameters or _most_wrong(result)[: min(2, dim)])
-    label = [f"error of {names[j] if names else f'theta[{j}]'}" for j in parameters]
+    cloud = standardise(result)
+    dim = cloud.truths.shape[1]
+    if parameters is None:
+        parameters = sorted(most_wrong(cloud)[: min(3, dim)])
+    if not 1 <= len(parameters) <= dim or not set(parameters) <= set(range(dim)):
+        raise ValueError(
+            f"parameters: expected positions among 0 to {dim - 1}, got {parameters!r}."
+        )
+    label = [names[j] if names else f"theta[{j}]" for j in parameters]
     where = result.localize()
+    title = f"Worst ball: {where.mass_q:.0%} of draws, {where.mass_p:.0%} of truths"
+    ax.set_title(title)
     if len(parameters) == 1:
-        j = parameters[0]
-        low, high = np.quantile(errors[:, j], [0.001, 0.999])
-        edges = np.linspace(min(low, truths[:, j].min()), high, 31)
-        ax.hist(
-            [errors[inside, j], errors[~inside, j]],
-            edges,
-            weights=[np.full(int(m.sum()), 1 / len(inside)) for m in (inside, ~inside)],
-            stacked=True,
-            color=[BLUE, GREY],
-            alpha=0.6,
-            label=["draws in the ball", "other draws"],
-        )
-        ax.hist(
-            truths[:, j],
-            edges,
-            weights=np.full(len(truths), 1 / len(truths)),
-            histtype="step",
-            color=ORANGE,
-            lw=2,
-            label="truths",
-        )
-        ax.set(xlabel=label[0], ylabel="share")
+        draw_histogram(ax, cloud, parameters[0])
+        ax.set(xlabel=f"error of {label[0]}", ylabel="share")
+        ax.legend(fontsize="small", framealpha=0.8, loc="best")
+    elif len(parameters) == 2:
+        draw_scatter(ax, cloud, *parameters, seed=seed)
+        ax.set(xlabel=f"error of {label[0]}", ylabel=f"error of {label[1]}")
+        ax.legend(fontsize="small", framealpha=0.8, loc="best", markerscale=2)
     else:
-        chosen = np.random.default_rng(seed).permutation(len(errors))[:_MAX_POINTS]
-        i, j = parameters
-        for mask, color, text in (
-            (~inside[chosen], GREY, "other draws"),
-            (inside[chosen], BLUE, "draws in the ball"),
-        ):
-            points = errors[chosen][mask]
-            ax.scatter(
-                points[:, i],
-                points[:, j],
-                s=5,
-                color=color,
-                alpha=0.35,
-                lw=0,
-                label=text,
-            )
-        ax.scatter(
-            truths[:, i],
-            truths[:, j],
-            s=14,
-            facecolor=ORANGE,
-            edgecolor="white",
-            lw=0.3,
-            label="truths",
-            zorder=3,
-        )
-        span = np.quantile(np.abs(errors[:, [i, j]]), 0.999)
-        span = max(span, np.quantile(np.abs(truths[:, [i, j]]), 0.99))
-        ax.set(xlabel=label[0], ylabel=label[1], xlim=(-span, span), ylim=(-span, span))
-    ax.set_title(
-        f"Worst ball: {where.mass_q:.0%} of draws, {where.mass_p:.0%} of truths"
-    )
-    ax.legend(fontsize="small", framealpha=0.8, loc="best", markerscale=2)
+        draw_corner(ax, cloud, parameters, label, seed)
     return ax
 
 
@@ -204,9 +166,9 @@ def plot_discrepancy_map(
     count = min(num_neighbours or max(30, result.num_test // 10), len(flat))
     columns = flat[:, list(features)]
     scaled = columns / columns.std(dim=0).clamp_min(1e-300)
-    smooth = torch.stack(
-        [_local_mean(excess, scaled, point, count) for point in scaled]
-    )
+    shown = slice(None, None, math.ceil(len(flat) / _MAX_POINTS))
+    weights = nearness_weights(scaled, scaled[shown], count)  # (n, N)
+    smooth, columns = (weights @ excess) / weights.sum(dim=1), columns[shown]
     if len(features) == 1:
         order = columns[:, 0].argsort()
         x, y = columns[order, 0].numpy(), smooth[order].numpy()
@@ -256,6 +218,35 @@ def plot_training(result: CoLTResult, ax: Axes | None = None) -> Axes:
         ax.legend(fontsize="small", frameon=False)
     else:
         ax.text(0.5, 0.5, "nothing was trained", ha="center", transform=ax.transAxes)
+    return ax
+
+
+def plot_comparison(
+    distances: Mapping[str, tuple[float, float, float, bool]], ax: Axes | None = None
+) -> Axes:
+    """Plot the distances of several posteriors with their intervals.
+
+    Args:
+        distances: By name: the distance, both ends of its interval, and whether the
+            posterior is rejected.
+        ax: Where to draw.
+    """
+    if ax is None:
+        size = (6.4, 1.4 + 0.45 * len(distances))
+        ax = plt.subplots(figsize=size, layout="constrained")[1]
+    for place, (value, low, high, rejected) in enumerate(distances.values()):
+        color = ORANGE if rejected else BLUE
+        ax.plot([low, high], [place, place], color=color, lw=2)
+        ax.plot(value, place, "s" if rejected else "o", color=color, ms=7)
+    for rejected, color, marker in ((False, BLUE, "o"), (True, ORANGE, "s")):
+        if rejected in {entry[3] for entry in distances.values()}:
+            text = "rejected" if rejected else "not rejected"
+            ax.plot([], [], marker, color=color, label=text)
+    ax.set_yticks(range(len(distances)), labels=list(distances))
+    ax.set_ylim(len(distances) - 0.5, -0.5)  # the closest on top
+    ax.set(xlim=(0, None), xlabel="misplaced posterior mass (distance)")
+    ax.grid(axis="x", color=GREY, alpha=0.3)
+    ax.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
     return ax
 
 
@@ -325,42 +316,8 @@ def _deviation(ranks: Tensor, grid: np.ndarray) -> float:
     return float(np.abs(_difference(ranks, grid)).max())
 
 
-def _standardised(result: CoLTResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return errors of draws and of truths, and which draws lie in the ball."""
-    evidence = result.evidence
-    members = evidence.members.double()
-    mean = members.mean(dim=1, keepdim=True)
-    scale = members.std(dim=1, keepdim=True).clamp_min(1e-300)
-    errors = (members - mean) / scale  # (N, K + 1, d)
-    inside = result.localize().contains(evidence.members.transpose(0, 1)).T
-    is_draw = torch.ones(inside.shape, dtype=torch.bool, device=inside.device)
-    rows = torch.arange(len(is_draw), device=inside.device)
-    is_draw[rows, evidence.truth] = False
-    truths = errors[rows, evidence.truth]
-    return (
-        errors[is_draw].cpu().numpy(),
-        truths.cpu().numpy(),
-        inside[is_draw].cpu().numpy(),
-    )
-
-
-def _most_wrong(result: CoLTResult) -> list[int]:
-    """Return the parameters, those first whose errors look least like draws."""
-    errors, truths, _ = _standardised(result)
-    shift = np.abs(truths.mean(axis=0))
-    spread = np.abs(
-        np.log(truths.std(axis=0) + 1e-12) - np.log(errors.std(axis=0) + 1e-12)
-    )
-    return np.argsort(-(shift + spread)).tolist()
-
-
 def _related(excess: Tensor, flat: Tensor) -> list[int]:
     """Return features of x, those first that go with the excess most."""
     centred = flat - flat.mean(dim=0)
     centred = centred / centred.norm(dim=0).clamp_min(1e-300)
     return ((excess - excess.mean()) @ centred).abs().argsort(descending=True).tolist()
-
-
-def _local_mean(values: Tensor, xs: Tensor, point: Tensor, count: int) -> Tensor:
-    weights = nearness_weights(xs, point, count)
-    return (weights * values).sum() / weights.sum()

@@ -21,6 +21,7 @@ from sbi_colt.testing import (
     redraw_statistics,
     redrawn_p_value,
     take_members,
+    wilson_interval,
     worst_level,
 )
 from sbi_colt.training import History
@@ -33,6 +34,9 @@ __all__ = [
     "ProbeResult",
     "TestResult",
 ]
+
+# Weights of neighbours held at once: 2**22 doubles are 32 MiB.
+_CHUNK = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,9 @@ class ProbeResult:
             q(θ | x) = p(θ | x); sample size ``num_test``; continuous.
         distance: Estimate of its deviation sup|F_U − id|; equals the statistic.
         distance_lower: Lower bound of that deviation, simultaneous over all probes.
+        level: The level u at which F_U − id deviated most on the training pairs: a
+            choice made before any test pair was seen.
+        sign: Its sign there.
         ranks: Randomised ranks of the truth, with shape ``(num_test,)``.
     """
 
@@ -75,6 +82,8 @@ class ProbeResult:
     p_value: float
     distance: float
     distance_lower: float
+    level: float
+    sign: int
     ranks: Tensor = field(repr=False)
 
 
@@ -91,6 +100,10 @@ class Localization:
         mass_p: Estimated mass under p, averaged over x.
         mass_p_interval: Simultaneous confidence interval of ``mass_p``.
         sign: +1 where p has more mass in the ball than q, −1 where it has less.
+        local_mass_p: Estimated mass under p near each x, from the nearest test pairs,
+            with shape ``(n,)``; `CoLTResult.at` has an exact p-value.
+        local_mass_p_interval: Its confidence interval for each x by itself (Wilson's,
+            at the effective number of neighbours), with shape ``(n, 2)``.
         borrowed: For each x, whether the moments of the nearest test pair's bag stood
             in for those of draws at this x; with shape ``(n,)``.
     """
@@ -102,6 +115,8 @@ class Localization:
     mass_p: float
     mass_p_interval: tuple[float, float]
     sign: int
+    local_mass_p: Tensor
+    local_mass_p_interval: Tensor
     borrowed: Tensor
     _ball: BallProbe = field(repr=False)
     _frame: Frame = field(repr=False)
@@ -214,13 +229,16 @@ class CoLTResult:
         """The probe with the largest statistic."""
         return max(self.probes, key=lambda probe: probe.statistic)
 
-    def localize(self, xs: Any = None, samples: Any = None) -> Localization:
+    def localize(
+        self, xs: Any = None, samples: Any = None, num_neighbours: int | None = None
+    ) -> Localization:
         """Return the ball where q and p differ most, for each x.
 
         Args:
             xs: Observations with shape ``(n, …)``; the test pairs' own by default.
             samples: Posterior draws at these xs, with shape ``(S, n, d)``. Without
                 them, those of the nearest test pair stand in.
+            num_neighbours: Test pairs behind each local mass, as in `at`.
         """
         evidence = self.evidence
         if xs is None and samples is not None:
@@ -243,6 +261,9 @@ class CoLTResult:
         margin = distance_margin(
             self.num_test, len(self.probes), self.config.confidence
         )
+        local_mass_p, local_interval = self._local_masses(
+            xs, level, self._checked_neighbours(num_neighbours)
+        )
         return Localization(
             probe=self.leading.name,
             centres=frame.to_theta(points),
@@ -251,6 +272,8 @@ class CoLTResult:
             mass_p=mass_p,
             mass_p_interval=(max(0.0, mass_p - margin), min(1.0, mass_p + margin)),
             sign=1 if mass_p >= level else -1,
+            local_mass_p=local_mass_p,
+            local_mass_p_interval=local_interval,
             borrowed=borrowed,
             _ball=evidence.probe,
             _frame=frame,
@@ -274,17 +297,11 @@ class CoLTResult:
         x_o = self._checked_xs(x_o, "x_o")
         if len(x_o) != 1:
             raise ValueError(f"x_o: expected one observation, got {len(x_o)}.")
-        if num_neighbours is None:
-            num_neighbours = max(30, self.num_test // 10)
-        if num_neighbours < 1:
-            raise ValueError(
-                f"num_neighbours: expected at least 1, got {num_neighbours}."
-            )
-        num_neighbours = min(num_neighbours, self.num_test)
+        num_neighbours = self._checked_neighbours(num_neighbours)
         point = evidence.embed(x_o)  # (1, F)
         gaps = torch.cdist(point.double(), evidence.features.double()).flatten()
         self._warn_if_far(gaps)
-        weights = nearness_weights(evidence.features, point[0], num_neighbours)
+        weights = nearness_weights(evidence.features, point, num_neighbours)[0]
         observed = ks_statistic(take_members(evidence.tables, evidence.truth), weights)
         generator = generator_from(self.seed, "at", digest(x_o))
         null = redraw_statistics(
@@ -297,6 +314,30 @@ class CoLTResult:
             num_neighbours=num_neighbours,
             num_effective=float(weights.sum().square() / weights.square().sum()),
             reach=float(gaps.kthvalue(num_neighbours).values),
+        )
+
+    def _checked_neighbours(self, number: int | None) -> int:
+        if number is None:
+            number = max(30, self.num_test // 10)
+        if number < 1:
+            raise ValueError(f"num_neighbours: expected at least 1, got {number}.")
+        return min(number, self.num_test)
+
+    def _local_masses(
+        self, xs: Tensor, level: float, num_neighbours: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the mass of the ball under p near each x, and Wilson's interval."""
+        inside = (self.leading.ranks <= level).double()  # (N,)
+        points = self.evidence.embed(xs)
+        step = max(1, _CHUNK // self.num_test)
+        masses, sizes = [], []
+        for part in points.split(step):
+            weights = nearness_weights(self.evidence.features, part, num_neighbours)
+            weights = (weights / weights.sum(dim=1, keepdim=True)).cpu()  # (n, N)
+            masses.append(weights @ inside)
+            sizes.append(1 / weights.square().sum(dim=1))
+        return torch.cat(masses), wilson_interval(
+            torch.cat(masses), torch.cat(sizes), self.config.confidence
         )
 
     def _warn_if_far(self, gaps: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Reports on disk: tensors and JSON in one file, never pickled objects."""
+"""Results on disk: tensors and JSON in one file, never pickled objects."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.localization import BallProbe, Scales, x_features
+from sbi_colt.localization import Scales, x_features
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult, TestResult
-from sbi_colt.training import History
+from sbi_colt.training import History, build_probe
 
-__all__ = ["load_file", "pack_result", "save_file", "unpack_result"]
+__all__ = [
+    "load_file",
+    "pack_result",
+    "prefixed",
+    "save_file",
+    "unpack_result",
+    "unprefixed",
+]
 
 _NUMBERS = (
     "p_value",
@@ -77,26 +84,18 @@ def pack_result(
         "config": result.config.to_dict(),
         "history": {name: vars(history) for name, history in result.history.items()},
         "probes": [
-            {
-                "name": probe.name,
-                "statistic": probe.statistic,
-                "p_value": probe.p_value,
-                "distance": probe.distance,
-                "distance_lower": probe.distance_lower,
-            }
+            {name: value for name, value in vars(probe).items() if name != "ranks"}
             for probe in result.probes
         ],
         "leading": result.leading.name,
     }
     tensors = {"mask": result.mask, "index": result.index}
     tensors |= {name: getattr(evidence, name) for name in _EVIDENCE}
-    tensors |= {
-        f"scales.{name}": value for name, value in vars(evidence.scales).items()
-    }
+    tensors |= prefixed("scales", vars(evidence.scales))
     tensors |= {f"ranks.{probe.name}": probe.ranks for probe in result.probes}
-    tensors |= _prefixed("probe", evidence.probe)
+    tensors |= prefixed("probe", evidence.probe.state_dict())
     if result.config.embedding_net is not None:
-        tensors |= _prefixed("embedding_net", result.config.embedding_net)
+        tensors |= prefixed("embedding_net", result.config.embedding_net.state_dict())
     return header, tensors
 
 
@@ -117,24 +116,14 @@ def unpack_result(
         )
     if embedding_net is not None:
         embedding_net = copy.deepcopy(embedding_net).eval()
-        embedding_net.load_state_dict(_without("embedding_net", tensors))
+        embedding_net.load_state_dict(unprefixed("embedding_net", tensors))
     config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
-    scales = Scales(**_without("scales", tensors))
+    scales = Scales(**unprefixed("scales", tensors))
     (spec,) = [spec for spec in config.specs if spec.name == header["leading"]]
     generator = generator_from(header["seed"], "load")
     with isolated_rng(generator):
-        probe = BallProbe(
-            spec,
-            len(scales.theta_mean),
-            scales.network_xs(tensors["xs"][:2], spec.coordinates),
-            scales,
-            generator,
-            num_hidden=config.num_hidden,
-            num_layers=config.num_layers,
-            embedding_net=embedding_net,
-            embedding=embedding,
-        )
-    probe.load_state_dict(_without("probe", tensors))
+        probe = build_probe(spec, config, scales, tensors["xs"][:2], generator)
+    probe.load_state_dict(unprefixed("probe", tensors))
     probes = tuple(
         ProbeResult(**plain, ranks=tensors[f"ranks.{plain['name']}"])
         for plain in header["probes"]
@@ -159,11 +148,13 @@ def unpack_result(
     )
 
 
-def _prefixed(prefix: str, module: nn.Module) -> dict[str, Tensor]:
-    return {f"{prefix}.{name}": value for name, value in module.state_dict().items()}
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors under names that begin with a prefix and a dot."""
+    return {f"{prefix}.{name}": value for name, value in tensors.items()}
 
 
-def _without(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def unprefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a prefix under their own names."""
     start = f"{prefix}."
     return {
         name.removeprefix(start): value

@@ -19,17 +19,22 @@ averaged conditionally localized distance (ACLD; Chen, Bansal and Scott 2025,
 Theorem 3) from below, for finite K too: randomising ranks is a Markov kernel that keeps
 the uniform and so can only shrink the deviation. The Dvoretzky–Kiefer–Wolfowitz
 inequality with Massart's constant turns the observed statistic into a certificate.
+
+*Comparison.* `closer_p_value` tells which of two posteriors deviates less.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
-from scipy.stats import kstwo
+from scipy.stats import kstwo, norm
+from scipy.stats import t as student_t
 from torch import Tensor
 
 __all__ = [
+    "closer_p_value",
     "combined_p_value",
     "distance_margin",
     "ks_p_value",
@@ -38,6 +43,7 @@ __all__ = [
     "redraw_statistics",
     "redrawn_p_value",
     "take_members",
+    "wilson_interval",
     "worst_level",
 ]
 
@@ -201,27 +207,106 @@ def worst_level(ranks: Tensor) -> tuple[float, float]:
     return float(ordered[index]), float(share_p)
 
 
-def nearness_weights(features: Tensor, point: Tensor, num_neighbours: int) -> Tensor:
-    """Return Epanechnikov weights of the pairs nearest to one point in x.
+def nearness_weights(features: Tensor, points: Tensor, num_neighbours: int) -> Tensor:
+    """Return Epanechnikov weights of the pairs nearest to points in x.
 
     The weights depend on the xs alone: they leave the exchangeability of each bag, and
     so every p-value, intact. They are zero beyond the nearest ``num_neighbours``.
 
     Args:
         features: Features of the pairs' xs, with shape ``(N, F)``.
-        point: Features of the observation, with shape ``(F,)``.
+        points: Features of n observations, with shape ``(n, F)``.
         num_neighbours: Pairs with a weight; equally far ones count as one.
 
     Returns:
-        Weights with shape ``(N,)``.
+        Weights with shape ``(n, N)``.
     """
-    features, point = features.double(), point.double()
+    features, points = features.double(), points.double()
     # Scaled by the farthest coordinate: squares of huge values would overflow.
-    gaps = (features - point).abs()
-    size = gaps.max().clamp_min(torch.finfo(gaps.dtype).tiny)
-    distances = (gaps / size).square().sum(dim=-1).sqrt()  # (N,)
-    nearest = min(num_neighbours, len(distances))
-    reach = distances.kthvalue(nearest).values * (1 + 1e-6)
-    if not reach > 0:
-        return (distances == 0).double()
-    return 1 - (distances / reach).clamp_max(1).square()
+    both = torch.cat([features, points])
+    centre = both.mean(dim=0)
+    size = (both - centre).abs().max().clamp_min(torch.finfo(both.dtype).tiny)
+    distances = torch.cdist(
+        (points - centre) / size,
+        (features - centre) / size,
+        compute_mode="donot_use_mm_for_euclid_dist",
+    )  # (n, N)
+    nearest = min(num_neighbours, len(features))
+    reach = distances.kthvalue(nearest, dim=1, keepdim=True).values * (1 + 1e-6)
+    near = 1 - (distances / reach.clamp_min(1e-300)).clamp_max(1).square()
+    return torch.where(reach > 0, near, (distances == 0).double())
+
+
+def wilson_interval(shares: Tensor, sizes: Tensor, confidence: float) -> Tensor:
+    """Return Wilson's (1927) confidence intervals of binomial shares.
+
+    Args:
+        shares: Observed shares, with shape ``(n,)``.
+        sizes: Effective sample sizes, with shape ``(n,)``.
+        confidence: Confidence of each interval by itself.
+
+    Returns:
+        Intervals with shape ``(n, 2)``.
+
+    Example:
+        >>> wilson_interval(torch.tensor([0.5]), torch.tensor([100.0]), 0.95)
+        tensor([[0.4038, 0.5962]])
+    """
+    z = float(norm.isf((1 - confidence) / 2))
+    centre = (shares + z**2 / (2 * sizes)) / (1 + z**2 / sizes)
+    spread = (shares * (1 - shares) / sizes + (z / (2 * sizes)).square()).sqrt()
+    half = z * spread / (1 + z**2 / sizes)
+    return torch.stack([centre - half, centre + half], dim=-1).clamp(0, 1)
+
+
+def closer_p_value(
+    ranks: Tensor, others: Tensor, balls: Sequence[tuple[float, int]]
+) -> float:
+    r"""Return the p-value of "the first posterior is closer than the second".
+
+    Null hypothesis: the first posterior's largest deviation D = max sup|F_U − id| over
+    its probes is no smaller than the second's. The second's is at least that of a ball
+    fixed before the test pairs were seen, with mean excess :math:`E[e]`,
+    :math:`e = s (1\{U \le u\} - u)`. So the first is closer if *every* deviation of
+    its own is smaller: an intersection–union test (Berger 1982), whose p-value is the
+    largest of the paired one-sided t-tests, with no price for their number. The
+    second's P balls are tried in turn, at the price of Bonferroni's factor P.
+
+    Asymptotic in the number of pairs through the t-tests; conservative.
+
+    Args:
+        ranks: Ranks of the first posterior's probes, with shape ``(P, n)``.
+        others: Ranks of the second's on the same pairs, with shape ``(P', n)``.
+        balls: Level u and sign s of each of the second's probes.
+    """
+    smallest = 1.0
+    for row, (level, sign) in zip(others.double(), balls, strict=True):
+        excess = sign * ((row <= level).double() - level)  # (n,)
+        largest = max(_largest_p_value(own, excess) for own in ranks.double())
+        smallest = min(smallest, len(balls) * largest)
+    return smallest
+
+
+def _largest_p_value(ranks: Tensor, excess: Tensor) -> float:
+    """Return the largest p-value, over all levels and signs, of a smaller deviation.
+
+    For each level u the excess is compared with s (1{U ≤ u} − u). Between two ranks
+    that is linear in u, so the extremes are at the ranks, with the rank's own pair
+    counted (s = 1) or not (s = −1).
+    """
+    n = len(ranks)
+    ordered, order = ranks.sort()
+    counts = torch.arange(n + 1, dtype=ranks.dtype, device=ranks.device) / n
+    products = torch.cat([excess.new_zeros(1), excess[order].cumsum(0)]) / n
+    mean, variance = excess.mean(), excess.var(correction=0)
+    statistics = []
+    for sign, share, product in (
+        (1, counts[1:], products[1:]),
+        (-1, counts[:-1], products[:-1]),
+    ):
+        spread = (
+            variance + share * (1 - share) - 2 * sign * (product - mean * share)
+        ).clamp_min(1e-12)
+        gap = mean - sign * (share - ordered)
+        statistics.append(gap / (spread / (n - 1)).sqrt())
+    return float(student_t.sf(float(torch.cat(statistics).min()), n - 1))

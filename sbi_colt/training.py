@@ -21,10 +21,10 @@ from tqdm.auto import tqdm
 
 from sbi_colt.config import CoLTConfig
 from sbi_colt.divergences import DIVERGENCES
-from sbi_colt.localization import BallProbe
+from sbi_colt.localization import BallProbe, ProbeSpec, Scales
 from sbi_colt.ranks import ball_ranks, straight_through_ranks
 
-__all__ = ["History", "TrainingInterrupted", "train_probe"]
+__all__ = ["History", "TrainingInterrupted", "build_probe", "train_probe"]
 
 # Draws per x on which the validation divergence is measured.
 _VALIDATION_DRAWS = 256
@@ -56,6 +56,35 @@ class History:
         """Rebuild a history that has been through JSON."""
         lists = {name: tuple(plain[name]) for name in ("training", "validation")}
         return cls(**{**plain, **lists})
+
+
+def build_probe(
+    spec: ProbeSpec,
+    config: CoLTConfig,
+    scales: Scales,
+    x_example: Tensor,
+    generator: torch.Generator,
+) -> BallProbe:
+    """Return an untrained probe on the CPU.
+
+    Args:
+        spec: Which probe.
+        config: Settings of its networks.
+        scales: Scales of the training pairs.
+        x_example: At least two xs, to know their shape.
+        generator: CPU generator of the initial weights.
+    """
+    return BallProbe(
+        spec,
+        len(scales.theta_mean),
+        scales.network_xs(x_example, spec.coordinates).cpu(),
+        scales,
+        generator,
+        num_hidden=config.num_hidden,
+        num_layers=config.num_layers,
+        embedding_net=config.embedding_net,
+        embedding=config.embedding,
+    )
 
 
 def train_probe(

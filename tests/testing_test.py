@@ -122,14 +122,14 @@ def test_a_nan_statistic_has_no_p_value(generator):
 
 def test_nearness_weights_fall_with_distance_and_end():
     features = torch.tensor([[3.0], [0.0], [1.0], [2.0], [10.0]])
-    weights = nearness_weights(features, torch.tensor([0.2]), num_neighbours=3)
+    weights = nearness_weights(features, torch.tensor([[0.2]]), num_neighbours=3)[0]
     assert weights.argsort(descending=True)[:3].tolist() == [1, 2, 3]
     assert weights[0] == weights[4] == 0
 
 
 def test_nearness_weights_survive_equal_and_far_xs():
-    weights = nearness_weights(torch.zeros(5, 2), torch.zeros(2), 3)
+    weights = nearness_weights(torch.zeros(5, 2), torch.zeros(1, 2), 3)[0]
     assert torch.equal(weights, torch.ones(5).double())
-    far = nearness_weights(torch.randn(5, 2), torch.tensor([1e20, 0.0]), 3)
+    far = nearness_weights(torch.randn(5, 2), torch.tensor([[1e20, 0.0]]), 3)
     assert far.isfinite().all()
     assert far.sum() > 0
