@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sbi_colt.diagnose import METHODS, diagnose_draws
 from sbi_colt.draws import Draws
@@ -22,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options.command_line = shlex.join([parser.prog, *given])
     try:
         return options.run(options)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
@@ -80,6 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--quiet", action="store_true", help="no progress bars")
     report.set_defaults(run=_report)
 
+    _add_benchmarks(commands)
+    return parser
+
+
+def _add_benchmarks(commands: Any) -> None:
     benchmark = commands.add_parser(
         "benchmark",
         help="measure speed and power",
@@ -113,13 +122,67 @@ def _parser() -> argparse.ArgumentParser:
     )
     rates.add_argument("--quiet", action="store_true", help="no progress bars")
     rates.set_defaults(run=_benchmark_rates)
-    return parser
+    run = benchmarks.add_parser(
+        "run",
+        help="measure power on the paper's tasks, and go on where it stopped",
+        description="Measure how often each method rejects, on the tasks of the CoLT "
+        "paper and on posteriors that sbi trained. Without --task: a grid for two "
+        "cores and an hour or two. Cells that the file has are not run again.",
+    )
+    run.add_argument("--task", nargs="+", metavar="NAME", help="names of tasks")
+    run.add_argument("--alpha", nargs="+", type=float, help="sizes of the error")
+    run.add_argument(
+        "--dims",
+        nargs="+",
+        type=_dims,
+        metavar="X,THETA",
+        help="dimensions of x and theta, such as 3,3 10,10",
+    )
+    run.add_argument("--methods", nargs="+", metavar="NAME", help="names of methods")
+    run.add_argument("--seeds", nargs="+", type=_seed, default=[0], help="default: 0")
+    run.add_argument(
+        "--batches", type=_positive, default=100, help="test batches (default: 100)"
+    )
+    run.add_argument(
+        "--draws-per-step",
+        type=_positive,
+        help="draws that the paper's variants see in a training step (default: all)",
+    )
+    run.add_argument(
+        "--paper",
+        action="store_true",
+        help="the paper's whole grid: all sizes and dimensions, 3 seeds, 200 batches "
+        "(days on two cores)",
+    )
+    run.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    run.add_argument("--quiet", action="store_true", help="no progress bar")
+    run.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results.csv"),
+        metavar="FILE",
+        help="the CSV file (default: results.csv)",
+    )
+    run.set_defaults(run=_benchmark_run)
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
     return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
+    return int(text)
+
+
+def _dims(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(f"expected two sizes such as 3,3, got {text}")
+    return int(parts[0]), int(parts[1])
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -168,6 +231,39 @@ def _benchmark_rates(options: argparse.Namespace) -> int:
 
     for line in compare_rates(show_progress_bar=not options.quiet):
         print(line, flush=True)
+    return 0
+
+
+def _benchmark_run(options: argparse.Namespace) -> int:
+    from sbi_colt.benchmark.runner import (
+        default_cells,
+        make_cells,
+        paper_cells,
+        run_cells,
+    )
+
+    if options.paper:
+        cells = paper_cells()
+    elif options.task is None:
+        cells = default_cells(options.seeds)
+    else:
+        cells = make_cells(
+            options.task,
+            options.alpha,
+            options.dims,
+            options.methods,
+            options.seeds,
+            options.batches,
+            options.draws_per_step,
+        )
+    run_cells(
+        cells,
+        options.out,
+        num_workers=options.jobs,
+        command=options.command_line,
+        show_progress_bar=not options.quiet,
+    )
+    print(f"{len(cells)} cells in {options.out}")
     return 0
 
 

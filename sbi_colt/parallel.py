@@ -11,15 +11,20 @@ __all__ = ["in_parallel"]
 
 
 def in_parallel(
-    function: Callable, tasks: Iterable[tuple], num_workers: int
+    function: Callable,
+    tasks: Iterable[tuple],
+    num_workers: int,
+    *,
+    ordered: bool = True,
 ) -> Iterator[Any]:
-    """Yield ``function(*task)`` for each task, in order, as they are done.
+    """Yield ``function(*task)`` for each task as they are done.
 
     Args:
         function: A function that can be pickled.
         tasks: Its arguments.
         num_workers: Processes. With 1, a backend set by ``joblib.parallel_config``
             (processes, threads, Dask, Ray) decides how many; without one it is 1.
+        ordered: Whether to keep the order of the tasks.
 
     Example:
         >>> list(in_parallel(max, [(1, 2), (4, 3)], num_workers=1))
@@ -27,7 +32,8 @@ def in_parallel(
     """
     jobs = None if num_workers == 1 else num_workers
     try:
-        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+        kind = "generator" if ordered else "generator_unordered"
+        parallel = joblib.Parallel(n_jobs=jobs, return_as=kind)
     except ValueError as error:
         raise ValueError(
             "The joblib backend that is set cannot hand out results as they are done "

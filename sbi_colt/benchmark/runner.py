@@ -1,0 +1,329 @@
+"""Run the benchmark cell by cell, in parallel, and go on where it stopped.
+
+A cell is one task, size of error, pair of dimensions, seed and method. It trains on one
+set of pairs and tests the method on many fresh batches; all methods of a task see the
+same pairs. Each cell is a line of a CSV file, written as soon as it is done.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from tqdm.auto import tqdm
+
+from sbi_colt.benchmark.methods import METHODS
+from sbi_colt.benchmark.tasks import SETTINGS, make_task
+from sbi_colt.benchmark.trained import TrainedTask
+from sbi_colt.parallel import in_parallel
+from sbi_colt.randomness import generator_from
+from sbi_colt.results import CoLTResult
+
+__all__ = ["Cell", "Row", "default_cells", "make_cells", "read_rows", "run_cells"]
+
+# A column that is no test: a classifier's accuracy against exact draws.
+EXACT = "exact-c2st"
+_LEVEL = 0.05
+_NUM_EXACT_XS = 10
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What to measure.
+
+    Args:
+        task: Name of a task in `SETTINGS`.
+        dim_x: Dimension of x.
+        dim: Dimension of θ.
+        alpha: Size of the error.
+        method: Name of a method in `METHODS`, or ``"exact-c2st"``.
+        seed: Seed of task, training and batches.
+        num_batches: Test batches.
+        draws_per_step: Draws that the paper's variants see in a training step, or
+            `None` for all of them.
+    """
+
+    task: str
+    dim_x: int
+    dim: int
+    alpha: float
+    method: str
+    seed: int
+    num_batches: int
+    draws_per_step: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured in a cell.
+
+    Args:
+        cell: The cell.
+        power: Share of the batches rejected at level 0.05.
+        statistic: Mean statistic; for CoLT the distance.
+        distance_lower: Mean certified distance, for CoLT.
+        fit_seconds: Seconds of training.
+        test_seconds: Seconds of a test, on average.
+    """
+
+    cell: Cell
+    power: float
+    statistic: float
+    distance_lower: float
+    fit_seconds: float
+    test_seconds: float
+
+
+def make_cells(
+    tasks: Iterable[str],
+    alphas: Sequence[float] | None = None,
+    dims: Sequence[tuple[int, int]] | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0,),
+    num_batches: int = 100,
+    draws_per_step: int | None = None,
+) -> list[Cell]:
+    """Return the cells of a grid.
+
+    Args:
+        tasks: Names of tasks.
+        alphas: Sizes of the error; by default each task's own grid.
+        dims: Dimensions of x and θ; by default each task's own.
+        methods: Names of methods; by default all of them.
+        seeds: Seeds.
+        num_batches: Test batches in each cell.
+        draws_per_step: Draws that the paper's variants see in a step.
+    """
+    cells = []
+    for task in tasks:
+        if task not in SETTINGS:
+            make_task(task, 0)  # says which names there are
+        setting = SETTINGS[task]
+        free = len(setting.dims) > 1
+        for dim_x, dim in dims if dims and free else setting.dims:
+            for alpha in setting.alphas if alphas is None else alphas:
+                make_task(task, alpha, (dim_x, dim))  # fails before the work begins
+                for seed in seeds:
+                    for method in methods or METHODS:
+                        _check_method(method)
+                        cells.append(
+                            Cell(
+                                task,
+                                dim_x,
+                                dim,
+                                float(alpha),
+                                method,
+                                seed,
+                                num_batches,
+                                draws_per_step if method.startswith("paper") else None,
+                            )
+                        )
+    return cells
+
+
+def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
+    """Return a grid that two cores run in an hour or two.
+
+    Four sizes of error; the paper's variants see 10 draws per step. At α = 0 all
+    perturbations of a family are the same, so it is run for the covariance's alone.
+    """
+    sizes = {
+        "mean": (0.05, 0.15, 0.3),
+        "covariance": (0.0, 0.2, 0.6, 1.2),
+        "anisotropic": (0.5, 1.5, 3.0),
+        "t": (0.1, 0.3, 0.6),
+        "modes": (0.05, 0.2, 0.4),
+        "collapse": (0.1, 0.3, 0.6),
+    }
+    few = {"seeds": seeds, "num_batches": 100, "draws_per_step": 10}
+    cells = []
+    for dims in ((3, 3), (10, 10)):
+        for family in ("", "curved-"):
+            for name, alphas in sizes.items():
+                cells += make_cells([family + name], alphas, [dims], **few)
+    cells += make_cells(["blind"], **few)
+    cells += make_cells(["diffusion"], **{**few, "num_batches": 5})
+    trained = {"methods": ("default", "c2st", EXACT), "seeds": seeds, "num_batches": 5}
+    for problem in ("two-moons", "outliers"):
+        cells += make_cells([f"{problem}-npe", f"{problem}-fmpe"], **trained)
+    return cells + make_cells(["tree"], (0, 0.5, 1.5, 4), **few)
+
+
+def paper_cells() -> list[Cell]:
+    """Return the paper's own grid: 3 seeds, 200 batches, all draws in every step."""
+    tasks = [
+        name for name in SETTINGS if not name.startswith(("two-moons", "outliers"))
+    ]
+    return make_cells(tasks, seeds=(0, 1, 2), num_batches=200)
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    path: str | os.PathLike,
+    *,
+    num_workers: int = 1,
+    command: str = "",
+    show_progress_bar: bool = True,
+) -> list[Row]:
+    """Run the cells that a CSV file does not have yet, and return all its rows.
+
+    Args:
+        cells: The cells.
+        path: The CSV file; made where there is none.
+        num_workers: Processes. With 1, a joblib backend that you have set decides.
+        command: The command that asked for it, kept in the file's first lines.
+        show_progress_bar: Whether to show progress and time left.
+    """
+    path = Path(path)
+    if path.exists():
+        _drop_half_line(path)
+        done = {row.cell for row in read_rows(path)}
+        left = [cell for cell in cells if cell not in done]
+    else:
+        left = list(cells)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_header(command), encoding="utf-8")
+    progress = tqdm(
+        total=len(cells),
+        initial=len(cells) - len(left),
+        desc="Cells",
+        unit="cell",
+        disable=not show_progress_bar,
+        smoothing=0.05,
+    )
+    tasks = [(cell,) for cell in left]
+    with progress, path.open("a", encoding="utf-8", newline="") as file:
+        for row in in_parallel(run_cell, tasks, num_workers, ordered=False):
+            csv.writer(file).writerow(_plain(row))
+            file.flush()
+            os.fsync(file.fileno())
+            progress.set_postfix_str(f"{row.cell.task} {row.cell.method}")
+            progress.update()
+    return read_rows(path)
+
+
+def run_cell(cell: Cell) -> Row:
+    """Train and test in one cell, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _run_cell(cell)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run_cell(cell: Cell) -> Row:
+    setting = SETTINGS[cell.task]
+    task = make_task(cell.task, cell.alpha, (cell.dim_x, cell.dim), cell.seed)
+    stream = (cell.task, cell.dim_x, cell.dim, str(cell.alpha))
+
+    def batch(name: str | int):
+        generator = generator_from(cell.seed, "benchmark", *stream, name)
+        return task.draws(setting.num_pairs, setting.num_posterior_samples, generator)
+
+    if cell.method == EXACT:
+        if not isinstance(task, TrainedTask):
+            raise ValueError(f"method: {EXACT} is for trained posteriors alone.")
+        start = time.perf_counter()
+        generator = generator_from(cell.seed, EXACT, *stream)
+        accuracy = task.accuracy(_NUM_EXACT_XS, generator)
+        seconds = time.perf_counter() - start
+        return Row(cell, float("nan"), accuracy, float("nan"), 0.0, seconds)
+    train = batch("train")
+    start = time.perf_counter()
+    tester = METHODS[cell.method](train, setting, cell.seed, cell.draws_per_step)
+    fit_seconds = time.perf_counter() - start
+    results, test_seconds = [], 0.0
+    for index in range(cell.num_batches):
+        draws = batch(index)
+        start = time.perf_counter()
+        results.append(tester(draws))
+        test_seconds += time.perf_counter() - start
+    lower = [r.distance_lower for r in results if isinstance(r, CoLTResult)]
+    return Row(
+        cell,
+        _mean([float(result.p_value <= _LEVEL) for result in results]),
+        _mean([result.statistic for result in results]),
+        _mean(lower),
+        fit_seconds,
+        test_seconds / cell.num_batches,
+    )
+
+
+def read_rows(path: str | os.PathLike) -> list[Row]:
+    """Read the rows of a CSV file that `run_cells` wrote."""
+    with open(path, encoding="utf-8", newline="") as file:
+        lines = [line for line in file if not line.startswith("#")]
+    reader = csv.DictReader(lines)
+    if reader.fieldnames != _columns():
+        raise ValueError(
+            f"{path}: expected a file of sbi-colt benchmark run, with columns "
+            f"{', '.join(_columns())}."
+        )
+    rows = []
+    for plain in reader:
+        step = plain["draws_per_step"]
+        rows.append(
+            Row(
+                Cell(
+                    plain["task"],
+                    int(plain["dim_x"]),
+                    int(plain["dim"]),
+                    float(plain["alpha"]),
+                    plain["method"],
+                    int(plain["seed"]),
+                    int(plain["num_batches"]),
+                    None if step == "all" else int(step),
+                ),
+                *(float(plain[f.name]) for f in fields(Row) if f.name != "cell"),
+            )
+        )
+    return rows
+
+
+def _drop_half_line(path: Path) -> None:
+    """Remove a last line that was cut off when its process was killed."""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        path.write_bytes(whole)
+
+
+def _columns() -> list[str]:
+    return [f.name for f in fields(Cell)] + [
+        f.name for f in fields(Row) if f.name != "cell"
+    ]
+
+
+def _plain(row: Row) -> list[str]:
+    cell = ["all" if value is None else str(value) for value in astuple(row.cell)]
+    numbers = [v for name, v in asdict(row).items() if name != "cell"]
+    return cell + [f"{number:.6g}" for number in numbers]
+
+
+def _header(command: str) -> str:
+    packages = ("sbi_colt", "sbi", "torch", "numpy", "scipy")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    lines = [
+        f"# {command or 'sbi_colt.benchmark.runner.run_cells'}",
+        f"# Python {platform.python_version()}, {versions}",
+    ]
+    return "\n".join([*lines, ",".join(_columns())]) + "\n"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _check_method(method: str) -> None:
+    if method not in METHODS and method != EXACT:
+        raise ValueError(
+            f"method: expected one of {', '.join(METHODS)}, {EXACT}, got {method!r}."
+        )
