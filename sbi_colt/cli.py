@@ -164,6 +164,29 @@ def _add_benchmarks(commands: Any) -> None:
         help="the CSV file (default: results.csv)",
     )
     run.set_defaults(run=_benchmark_run)
+    table = benchmarks.add_parser(
+        "table",
+        help="print results as tables, beside the paper's figures",
+        description="Print the power in a file of sbi-colt benchmark run, with "
+        "standard errors, and the paper's figures below ours where it has any. A star: "
+        "they differ by more than two standard errors.",
+    )
+    table.add_argument("results", type=Path, help="the CSV file")
+    table.set_defaults(run=_benchmark_table)
+    plot = benchmarks.add_parser(
+        "plot",
+        help="draw power curves",
+        description="Draw the power curves in a file of sbi-colt benchmark run.",
+    )
+    plot.add_argument("results", type=Path, help="the CSV file")
+    plot.add_argument(
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="where to write the figures (default: here)",
+    )
+    plot.set_defaults(run=_benchmark_plot)
 
 
 def _seed(text: str) -> int:
@@ -264,6 +287,24 @@ def _benchmark_run(options: argparse.Namespace) -> int:
         show_progress_bar=not options.quiet,
     )
     print(f"{len(cells)} cells in {options.out}")
+    return 0
+
+
+def _benchmark_table(options: argparse.Namespace) -> int:
+    from sbi_colt.benchmark.runner import read_rows
+    from sbi_colt.benchmark.tables import table_lines
+
+    for line in table_lines(read_rows(options.results)):
+        print(line)
+    return 0
+
+
+def _benchmark_plot(options: argparse.Namespace) -> int:
+    from sbi_colt.benchmark.runner import read_rows
+    from sbi_colt.benchmark.tables import plot_results
+
+    for path in plot_results(read_rows(options.results), options.out):
+        print(path)
     return 0
 
 

@@ -37,7 +37,7 @@ _SIGMA_DATA = 7.0  # root mean square of a coordinate of the spiral
 _NUM_HIDDEN = 64
 _NUM_STEPS_TRAINING = 4000
 _BATCH = 1024
-_AVERAGING = 0.998
+_MEMORY = 1 / 8  # of the averaged weights, as a share of the training
 
 
 def spiral(xs: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ def train(seed: int = 0, num_steps: int = _NUM_STEPS_TRAINING) -> Denoiser:
         optimizer.step()
         schedule.step()
         for mean, now in zip(averaged, denoiser.parameters(), strict=True):
-            mean.lerp_(now.detach(), 1 - _AVERAGING)
+            mean.lerp_(now.detach(), 1 / (_MEMORY * num_steps))
     with torch.no_grad():
         for mean, now in zip(averaged, denoiser.parameters(), strict=True):
             now.copy_(mean)

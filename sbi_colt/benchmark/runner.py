@@ -26,7 +26,17 @@ from sbi_colt.parallel import in_parallel
 from sbi_colt.randomness import generator_from
 from sbi_colt.results import CoLTResult
 
-__all__ = ["Cell", "Row", "default_cells", "make_cells", "read_rows", "run_cells"]
+__all__ = [
+    "EXACT",
+    "Cell",
+    "Row",
+    "default_cells",
+    "make_cells",
+    "paper_cells",
+    "read_rows",
+    "run_cell",
+    "run_cells",
+]
 
 # A column that is no test: a classifier's accuracy against exact draws.
 EXACT = "exact-c2st"
