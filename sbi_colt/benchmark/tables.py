@@ -108,12 +108,12 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
             if any(k[:3] == (task, dim_x, dim) and k[4] == n for k in entries)
         ]
         yield f"{task}, x of dimension {dim_x}, theta of dimension {dim}"
-        yield f"{'alpha':>8}" + "".join(f"{name:>14}" for name in here)
+        yield f"{'alpha':>8}" + "".join(f"{name:>12}" for name in here)
         alphas = sorted({k[3] for k in entries if k[:3] == (task, dim_x, dim)})
         for alpha in alphas:
             keys = [(task, dim_x, dim, alpha, name) for name in here]
             yield f"{alpha:>8g}" + "".join(
-                f"{_cell_text(entries.get(key), PAPER.get(key), key[4]):>14}"
+                f"{_cell_text(entries.get(key), PAPER.get(key), key[4]):>12}"
                 for key in keys
             )
             if any(key in PAPER for key in keys):
@@ -189,15 +189,15 @@ def _cell_text(
         star = (
             "*" if abs(entry.power - paper[0]) > 2 * math.hypot(error, other) else " "
         )
-    return f"{entry.power:.2f} ({entry.error:.2f}){star}"
+    return f"{entry.power:.2f}±{entry.error:.2f}{star}"
 
 
 def _paper_text(key: Key) -> str:
     if key not in PAPER:
-        return " " * 14
+        return " " * 12
     power, error = PAPER[key]
-    text = f"{power:.2f}" + ("       " if error != error else f" ({error:.2f}) ")
-    return f"{text:>14}"
+    text = f"{power:.2f}" + ("      " if error != error else f"±{error:.2f} ")
+    return f"{text:>12}"
 
 
 def _plot_family(entries: dict[Key, Entry], prefix: str) -> Figure | None:
@@ -234,17 +234,17 @@ def _plot_curves(
 ) -> None:
     # At alpha = 0 all perturbations of a family are one and the same.
     family = "curved-" if task.startswith("curved-") else ""
-    nulls = (
-        {task, f"{family}covariance"} if task not in ("tree", "diffusion") else {task}
-    )
+    null = f"{family}covariance"
     for method, (color, marker, line) in _STYLES.items():
-        curve = sorted(
-            (key[3], entry)
+        points = {
+            key[3]: entry
+            for name in (null, task)
             for key, entry in entries.items()
-            if key[1:3] == dims
+            if key[:3] == (name, *dims)
             and key[4] == method
-            and (key[0] == task or (key[3] == 0 and key[0] in nulls))
-        )
+            and (name == task or key[3] == 0)
+        }
+        curve = sorted(points.items(), key=lambda point: point[0])
         if not curve or method == EXACT or (statistic and method == "c2st"):
             continue
         ax.errorbar(
