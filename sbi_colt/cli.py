@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.command_line = shlex.join([parser.prog, *given])
     try:
         return options.run(options)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+    except BrokenPipeError:  # the reader went away, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except Exception as error:  # 1 would mean that a posterior is rejected
+        print(f"{parser.prog}: error: {error or type(error).__name__}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{parser.prog}: interrupted", file=sys.stderr)
@@ -79,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         default="colt,sbc,tarp,c2st",
         help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)",
     )
+    report.add_argument("--names", help="names of the parameters, comma-separated")
     report.add_argument("--level", type=float, default=0.05, help="default: 0.05")
     report.add_argument("--seed", type=_seed, default=0, help="seed (default: 0)")
     report.add_argument("--quiet", action="store_true", help="no progress bars")
@@ -216,9 +222,20 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    for name in ("html", "json"):
+        path = getattr(options, name)
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"--{name}: there is no folder {path.parent}.")
+    names = options.names and [name.strip() for name in options.names.split(",")]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        draws = Draws.load(options.draws)
+    for warning in caught:
+        print(f"sbi-colt: warning: {warning.message}", file=sys.stderr)
     report = diagnose_draws(
-        Draws.load(options.draws),
-        methods=tuple(options.methods.split(",")),
+        draws,
+        methods=tuple(name.strip() for name in options.methods.split(",")),
+        parameter_names=names,
         level=options.level,
         seed=options.seed,
         show_progress_bar=not options.quiet,

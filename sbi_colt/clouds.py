@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.mathtext import MathTextParser
 
 from sbi_colt.results import CoLTResult
 
@@ -24,6 +25,7 @@ __all__ = [
     "draw_corner",
     "draw_histogram",
     "draw_scatter",
+    "figure_text",
     "most_wrong",
     "standardise",
 ]
@@ -37,6 +39,24 @@ BLUE, ORANGE, GREEN, PURPLE, GREY = (
 )
 # Draws shown; more would only blacken the picture.
 _MAX_POINTS = 2000
+_MAX_TEXT = 30
+
+
+def figure_text(text: str) -> str:
+    """Return a name as matplotlib can show it: short, and with mathematics or none.
+
+    Example:
+        >>> figure_text("a name that goes on and on and on and on")
+        'a name that goes on and on an…'
+    """
+    text = str(text)
+    if len(text) > _MAX_TEXT:
+        text = text[: _MAX_TEXT - 1] + "…"
+    try:
+        MathTextParser("agg").parse(text)
+    except ValueError:
+        text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text  # else no legend shows it
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from sbi_colt.report import DiagnosticReport
 from sbi_colt.results import CoLTResult
 from sbi_colt.sampling import draw_at_pairs
 from sbi_colt.testing import closer_p_value, distance_margin
+from sbi_colt.wording import percent
 
 __all__ = ["ComparisonReport", "compare"]
 
@@ -213,15 +214,18 @@ class ComparisonReport:
             for second in names[i + 1 :]:
                 p_value = self.adjusted[first, second]
                 yield (
-                    f"{first} is closer than {second} (p = {p_value:.2g})."
+                    f"{first} is closer than {second} (p = {p_value:.2g}), as far as "
+                    "the probes see."
                     if p_value <= self.level
                     else f"{first} and {second} cannot be told apart at this budget "
                     f"(p = {p_value:.2g})."
                 )
         yield (
-            f"Each verdict is about one posterior, at the {self.level:.0%} level, with "
-            "Holm's adjustment over its methods; p-values of pairs are adjusted over "
-            "all pairs. The distance is that of the probes trained for each posterior."
+            f"Each verdict is about one posterior, at the {percent(self.level)} level, "
+            "with Holm's adjustment over its methods; p-values of pairs are adjusted "
+            "over all pairs. Distances, their intervals and what is closer are about "
+            "the largest deviation that the probes found for each posterior: an error "
+            "that no probe found does not count, so look at the other methods too."
         )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import textwrap
-import warnings
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,9 @@ import torch
 from sbi.inference import NPE
 from torch import Tensor
 from torch.distributions import MultivariateNormal
+from tqdm.auto import tqdm
 
+from sbi_colt.benchmark.quiet import train_quietly
 from sbi_colt.comparison import compare
 from sbi_colt.randomness import generator_from, isolated_rng
 
@@ -26,6 +26,7 @@ _PROBLEM = (
     "returns the prior whatever it sees. Both are tested on {pairs} fresh simulations."
 )
 _NAMES = ("intercept", "slope")
+_COLUMN = 39  # two of them and a gap are 80 columns
 _TIMES = torch.linspace(-1, 1, 5)
 
 
@@ -44,10 +45,14 @@ def run_demo(seed: int, quick: bool, show_progress_bar: bool, folder: Path) -> N
     print(f"{textwrap.fill(problem, 80)}\n")
     prior = MultivariateNormal(torch.zeros(2), torch.eye(2))
     kinds = {"proper": False, "blind": True}
-    posteriors = {
-        name: _train(prior, num_simulations, blind, quick, seed)
-        for name, blind in kinds.items()
-    }
+    posteriors = {}
+    for name, blind in tqdm(
+        kinds.items(),
+        desc="Training posteriors",
+        disable=not show_progress_bar,
+        leave=False,
+    ):
+        posteriors[name] = _train(prior, num_simulations, blind, quick, seed)
     comparison = compare(
         posteriors,
         prior,
@@ -58,11 +63,19 @@ def run_demo(seed: int, quick: bool, show_progress_bar: bool, folder: Path) -> N
         seed=seed,
         show_progress_bar=show_progress_bar,
     )
+    columns = []
     for name in kinds:
         path = folder / f"sbi_colt_demo_{name}.html"
         comparison[name].to_html(path)
-        print(f"{name.upper()}  ({path})\n\n{comparison[name]}\n")
-    print(f"SIDE BY SIDE\n\n{comparison}")
+        columns.append(f"{name.upper()}\n\n{comparison[name].summary(_COLUMN)}")
+    print(_side_by_side(*columns))
+    print(f"\n{'-' * 80}\n\n{comparison}\n")
+    print(f"Pages: {', '.join(f'sbi_colt_demo_{name}.html' for name in kinds)}")
+
+
+def _side_by_side(left: str, right: str) -> str:
+    rows = zip_longest(left.splitlines(), right.splitlines(), fillvalue="")
+    return "\n".join(f"{a:<{_COLUMN + 2}}{b}".rstrip() for a, b in rows)
 
 
 def _simulate(thetas: Tensor) -> Tensor:
@@ -71,17 +84,10 @@ def _simulate(thetas: Tensor) -> Tensor:
 
 
 def _train(prior: Any, num: int, blind: bool, quick: bool, seed: int) -> Any:
-    with (
-        isolated_rng(generator_from(seed, "demo", int(blind))),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
+    with isolated_rng(generator_from(seed, "demo", int(blind))):
         thetas = prior.sample((num,))
         xs = _simulate(thetas)
         if blind:
             xs = xs[torch.randperm(num)]
-        trainer = NPE(prior, "mdn")
-        trainer.append_simulations(thetas, xs)
-        with contextlib.redirect_stdout(io.StringIO()):
-            trainer.train(max_num_epochs=60 if quick else 200, show_train_summary=False)
-        return trainer.build_posterior()
+        epochs = 60 if quick else 200
+        return train_quietly(NPE, prior, thetas, xs, "mdn", max_num_epochs=epochs)

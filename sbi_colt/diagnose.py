@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from tqdm.auto import tqdm
 from sbi_colt.baselines import c2st, coverage, sbc, tarp
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
-from sbi_colt.draws import Draws
+from sbi_colt.draws import Draws, pair_keys
 from sbi_colt.findings import find, find_trend
 from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
 from sbi_colt.report import Cost, DiagnosticReport
@@ -65,9 +66,11 @@ def diagnose(
         xs: Their observations, with shape ``(N, …)``.
         num_simulations: Pairs to simulate, with ``prior`` and ``simulator``.
         num_posterior_samples: Draws per x.
-        methods: Names (``"colt"``, ``"sbc"``, ``"tarp"``, ``"c2st"``, ``"coverage"``)
-            or functions of your own, from `Draws` to a `TestResult`, a dict with
-            ``p_value`` and ``statistic``, or a p-value.
+        methods: Names (``"colt"``, ``"sbc"``, ``"tarp"``, ``"c2st"``, ``"coverage"``),
+            functions of your own, or pairs of a name and a function, such as
+            ``("tarp at 0", partial(tarp, references=zeros))``. A function goes from
+            `Draws` to a `TestResult`, a dict with ``p_value`` and ``statistic``, or a
+            p-value.
         config: Settings of CoLT.
         level: Level of the verdict, controlled over all methods by Holm's adjustment.
         parameter_names: Names of the parameters, used everywhere.
@@ -94,6 +97,8 @@ def diagnose(
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
     )
+    if parameter_names is not None and getattr(thetas, "ndim", 0) == 2:
+        _checked_names(parameter_names, thetas.shape[1])  # before the work begins
     simulated = time.perf_counter()
     draws = draw_at_pairs(
         posterior,
@@ -134,7 +139,9 @@ def prepare_pairs(
     """Return the pairs handed in, or simulate them from a prior and a simulator."""
     has_pairs = thetas is not None and xs is not None
     has_simulator = prior is not None and simulator is not None
-    if has_pairs == has_simulator:
+    rest = (prior, simulator) if has_pairs else (thetas, xs)
+    half = any(value is not None for value in rest) and not has_pairs
+    if has_pairs == has_simulator or half:
         raise ValueError(
             "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
             "simulator."
@@ -182,6 +189,7 @@ def _report(
     seconds: dict[str, float],
 ) -> DiagnosticReport:
     names = _checked_names(parameter_names, draws.dim)
+    pair_keys(draws.thetas, draws.xs)  # refuses repeats, whatever the methods
     config = config or CoLTConfig()
     results: dict[str, TestResult | CoLTResult] = {}
     progress = tqdm(runs, desc="Methods", disable=not show_progress_bar, leave=False)
@@ -227,54 +235,78 @@ def _resolve(methods: Sequence[str | Callable]) -> dict[str, Callable | None]:
         methods = (methods,)
     runs: dict[str, Callable | None] = {}
     for method in methods:
-        name = method if isinstance(method, str) else getattr(method, "__name__", "own")
-        if isinstance(method, str) and method not in METHODS:
+        if isinstance(method, str):
+            name, function = method, None
+        elif isinstance(method, tuple) and len(method) == 2:
+            name, function = method
+        else:
+            name, function = getattr(method, "__name__", "own"), method
+        if function is None and name not in METHODS:
             raise ValueError(
-                f"methods: unknown name {method!r}; known are {', '.join(METHODS)}, "
+                f"methods: unknown name {name!r}; known are {', '.join(METHODS)}, "
                 "and functions of your own."
             )
-        if not isinstance(method, str) and not callable(method):
+        if function is not None and not (callable(function) and isinstance(name, str)):
             raise TypeError(
-                f"methods: expected names or functions, got {type(method).__name__}."
+                "methods: expected names, functions or pairs of both, got "
+                f"{type(method).__name__}."
+            )
+        if function is not None and name in METHODS:
+            raise ValueError(
+                f"methods: {name!r} is the name of a method here; give yours another, "
+                'as in methods=("colt", ("mine", f)).'
             )
         if name in runs:
-            raise ValueError(f"methods: {name!r} occurs twice.")
-        runs[name] = None if isinstance(method, str) else method
+            raise ValueError(
+                f"methods: {name!r} occurs twice; name functions, as in "
+                'methods=(("first", f), ("second", g)).'
+            )
+        runs[name] = function
     if not runs:
         raise ValueError(f"methods: expected at least one of {', '.join(METHODS)}.")
     return runs
 
 
 def _as_result(name: str, value: Any) -> TestResult:
-    """Return what a user's own method gave as a `TestResult`."""
+    """Return what a user's own method gave as a `TestResult`, checked."""
+    ranks, details, statistic = None, {}, float("nan")
     if isinstance(value, TestResult):
-        result = TestResult(
-            name, value.p_value, value.statistic, value.ranks, value.details
-        )
+        p_value, statistic = value.p_value, value.statistic
+        ranks = None if value.ranks is None else torch.as_tensor(value.ranks).cpu()
+        details = value.details
     elif isinstance(value, dict) and "p_value" in value:
-        result = TestResult(
-            name, float(value["p_value"]), float(value.get("statistic", "nan"))
-        )
+        p_value, statistic = value["p_value"], value.get("statistic", statistic)
     else:
-        try:
-            result = TestResult(name, float(cast(float, value)), float("nan"))
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"methods: {name!r} returned {type(value).__name__}; expected a "
-                "TestResult, a dict with p_value and statistic, or a p-value."
-            ) from error
-    if not 0 <= result.p_value <= 1:
+        p_value = value
+    try:
+        if isinstance(p_value, bool):
+            raise TypeError
+        p_value, statistic = float(cast(float, p_value)), float(statistic)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"methods: {name!r} returned {type(p_value).__name__}; expected a "
+            "TestResult, a dict with p_value and statistic, or a p-value."
+        ) from error
+    if not 0 <= p_value <= 1:
         raise ValueError(
-            f"methods: {name!r} returned the p-value {result.p_value}; expected a "
-            "number in [0, 1]."
+            f"methods: {name!r} returned the p-value {p_value}; expected a number in "
+            "[0, 1]."
         )
-    return result
+    try:
+        json.dumps(details, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"methods: the details that {name!r} returned are not ready for JSON "
+            f"({error}); expected numbers, strings, lists and dicts."
+        ) from error
+    return TestResult(name, p_value, statistic, ranks, details)
 
 
 def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"theta[{i}]" for i in range(dim))
-    if isinstance(names, str) or len(names) != dim:
+    sized = hasattr(names, "__len__") and not isinstance(names, str)
+    if not sized or len(names) != dim or not all(map(str, names)):
         raise ValueError(f"parameter_names: expected {dim} names, got {names!r}.")
     return tuple(map(str, names))
 
@@ -282,5 +314,5 @@ def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
 def check_options(methods: Sequence[str | Callable], level: float) -> None:
     """Raise where methods or level are not what `diagnose` takes."""
     _resolve(methods)
-    if not 0 < level < 1:
-        raise ValueError(f"level: expected a number in (0, 1), got {level}.")
+    if isinstance(level, str) or not 0 < level < 1:
+        raise ValueError(f"level: expected a number in (0, 1), got {level!r}.")

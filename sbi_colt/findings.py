@@ -1,22 +1,32 @@
-r"""What is wrong, and at which x: rules from ranks to findings.
+r"""What is wrong, and at which x: rules from ranks and errors to findings.
 
 Each rule is a test with a p-value under the null hypothesis q = p; Holm's adjustment
-over all rules controls the chance of any false finding. With n pairs, coverage ranks U
-(Mahalanobis distance from the posterior mean) and SBC ranks U_j:
+over all rules controls the chance of any false finding. Ranks can deviate for several
+reasons, so a rule in the language of moments must agree with its own ranks before it
+speaks. With n pairs, coverage ranks U (Mahalanobis distance from the posterior mean),
+SBC ranks U_j, and errors t_j of the truth, standardised by its bag's mean and spread:
 
 ``width``
     :math:`z = (\bar U - 1/2) \sqrt{12 n}`. Truths too near the centre mean that q is
-    too wide, too far that it is too narrow.
+    too wide, too far that it is too narrow; said only where the mean of t² agrees.
 ``tails``
-    The spread of U: :math:`z = (\overline{(U - 1/2)^2} - 1/12) \sqrt{180 n}`. Truths
-    both nearer and farther than draws mean that q's tails are too light. A wrong width
-    changes the spread as well, so this is said only where it is the surer of the two.
+    Geary's (1935) ratio :math:`E|t| / \sqrt{E t^2}`, which no width changes; its
+    p-value comes from re-drawing the bags. Where the truths' is smaller than the
+    draws', they are mostly nearer and sometimes much farther: q's tails are too light.
 ``shift``
-    :math:`z_j = (\bar U_j - 1/2) \sqrt{12 n}` for each parameter.
+    :math:`z_j = (\bar U_j - 1/2) \sqrt{12 n}` for each parameter, where the mean of
+    t_j agrees.
+``correlation``
+    The mean of t_i t_j, each by its root mean square, against that of the draws, for
+    the pair of parameters that differs most (Bonferroni's adjustment over pairs).
+``missing_mass``
+    More than a tenth of truths beyond 95% of the draws (a binomial test), most of them
+    far beyond all draws, and the others with uniform ranks: not a matter of width, so
+    neither width nor tails are named.
 ``x_error``
-    The largest correlation of a parameter's standardised error with a feature of x; its
-    p-value comes from re-drawing the bags. Where, besides, less than 2% of the variance
-    of q's draws lies between xs, q ``ignores_x``.
+    The largest correlation of a parameter's error with a feature of x; its p-value
+    comes from re-drawing the bags. Where q's means and spreads hardly differ between
+    xs, and this rule speaks or no other does, q ``ignores_x``.
 
 If none of them speaks although CoLT rejects, the worst ball itself is the finding:
 ``missing_mass`` where p has at least twice the mass of q in it, ``spurious_mass`` where
@@ -26,22 +36,29 @@ q has at least twice that of p.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from scipy.stats import norm
+from scipy.stats import binom, kstest, norm
 from torch import Tensor
 
 from sbi_colt.baselines import coverage, holm, sbc
 from sbi_colt.draws import Draws
+from sbi_colt.localization import Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.results import CoLTResult
-from sbi_colt.testing import redrawn_p_value, take_members, worst_level
+from sbi_colt.testing import redrawn_p_value, take_members
 
 __all__ = ["Finding", "Trend", "find", "find_trend"]
 
-# Share of the variance of q's draws between xs, below which q ignores x.
+# Share of the variance of q's draws between xs, and variance of their spreads'
+# logarithms, below which q ignores x.
 _IGNORES_X = 0.02
+# Standard errors by which a moment must agree with its rule.
+_AGREES = 2.0
+# Share of the draws beyond which a truth is far out.
+_FAR = 0.95
 # Features of x that are looked at; more are thinned out evenly.
 _MAX_FEATURES = 50
 _NUM_REDRAWS = 999
@@ -54,12 +71,13 @@ class Finding:
     """One thing that is wrong.
 
     Args:
-        kind: ``"width"``, ``"tails"``, ``"shift"``, ``"x_error"``, ``"ignores_x"``,
-            ``"missing_mass"`` or ``"spurious_mass"``.
+        kind: ``"width"``, ``"tails"``, ``"shift"``, ``"correlation"``, ``"x_error"``,
+            ``"ignores_x"``, ``"missing_mass"`` or ``"spurious_mass"``.
         sign: +1 for too wide, too heavy or too high; −1 for the opposite.
         p_value: p-value, adjusted over all rules.
         parameter: Index of the parameter, where it is about one.
-        feature: Index of the feature of x, where it is about one.
+        feature: Index of the feature of x, where it is about one; that of the second
+            parameter of a correlation.
         size: Mean rank minus 1/2, or a correlation, or a difference of masses.
     """
 
@@ -77,14 +95,21 @@ class Trend:
 
     Args:
         feature: Index of the feature of x (flattened) that goes with it most.
-        correlation: Their correlation; positive where the discrepancy grows with it.
+        correlation: Correlation of the discrepancy with the feature, or with its
+            distance from its median.
         p_value: Exact p-value of the largest correlation, by re-drawing the bags.
             Null: q(θ | x) = p(θ | x); resolution 1/1000.
+        excess: Mass of truths in the ball beyond that of draws, where the feature is
+            low, middling and high (thirds of the test pairs).
     """
 
     feature: int
     correlation: float
     p_value: float
+    excess: tuple[float, ...] = ()
+
+    def __post_init__(self):
+        object.__setattr__(self, "excess", tuple(self.excess))  # a list from JSON
 
 
 def find(
@@ -98,106 +123,245 @@ def find(
         level: Family-wise level.
         seed: Seed.
     """
-    n = len(draws)
-    centred = coverage(draws, seed=seed).ranks
-    assert centred is not None
-    centred = centred - 0.5
-    width = float(centred.mean())
-    spread = float(centred.square().mean() - 1 / 12)
+    generator = generator_from(seed, "findings", digest(draws.thetas, draws.xs))
+    evidence = _Errors.of(draws, seed, generator)
     candidates = [
-        # Truths near the centre, small ranks: q is too wide.
-        Finding("width", -_sign(width), _two_sided(width, 12 * n), size=width),
-        Finding("tails", -_sign(spread), _two_sided(spread, 180 * n), size=spread),
+        _width(evidence),
+        *_shifts(evidence),
+        *_correlation(evidence),
+        _missing(evidence),
+        (_tails(evidence, generator), True),
+        (_x_error(evidence, draws.xs, generator), True),
     ]
-    ranks = sbc(draws, seed=seed).ranks
-    assert ranks is not None
-    for j, mean in enumerate((ranks.mean(dim=0) - 0.5).tolist()):
-        # Truths above the draws, large ranks: q is too low.
-        candidates.append(
-            Finding("shift", -_sign(mean), _two_sided(mean, 12 * n), j, size=mean)
-        )
-    candidates.append(_x_error(draws, seed))
-    adjusted = holm([c.p_value for c in candidates])
-    surer = candidates[1].p_value < candidates[0].p_value
-    found = [
+    adjusted = holm([candidate.p_value for candidate, _ in candidates])
+    found = {
+        candidate.kind: replace(candidate, p_value=p)
+        for (candidate, agrees), p in zip(candidates, adjusted, strict=True)
+        if p <= level and agrees and candidate.kind != "shift"
+    }
+    shifts = [
         replace(candidate, p_value=p)
-        for candidate, p in zip(candidates, adjusted, strict=True)
-        if p <= level and (candidate.kind != "tails" or surer)
+        for (candidate, agrees), p in zip(candidates, adjusted, strict=True)
+        if p <= level and agrees and candidate.kind == "shift"
     ]
-    if not found and colt is not None and colt.p_value <= level:
-        found = _worst_ball(colt)
-    return tuple(sorted(found, key=lambda finding: finding.p_value))
+    if "missing_mass" in found:
+        found.pop("width", None)
+        found.pop("tails", None)
+    if evidence.is_constant and "x_error" in found:
+        found["x_error"] = replace(found["x_error"], kind="ignores_x")
+    findings = [*found.values(), *shifts]
+    if not findings and colt is not None and colt.p_value <= level:
+        findings = _worst_ball(colt)
+        if evidence.is_constant:
+            findings = [Finding("ignores_x", 1, colt.p_value)]
+    return tuple(sorted(findings, key=lambda finding: finding.p_value))
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """What the rules look at: ranks of truths, and standardised errors of all."""
+
+    coverage: Tensor  # (N,), ranks
+    marginal: Tensor  # (N, d), ranks
+    distances: Tensor  # (N, K + 1), Mahalanobis, of the members
+    errors: Tensor  # (N, K + 1, d), of the members
+    truth: Tensor  # (N,), which member is the truth
+    is_constant: bool  # whether q hardly differs between xs
+
+    @classmethod
+    def of(cls, draws: Draws, seed: int, generator: torch.Generator) -> _Errors:
+        members, truth = draws.bags(generator)
+        scales = Scales.of(draws.thetas, draws.xs, draws.samples)
+        points = make_frame(members, "bag", scales).to_points(members)
+        members = members.double()
+        mean = members.mean(dim=1, keepdim=True)
+        deviation = members.std(dim=1, keepdim=True).clamp_min(1e-300)
+        central, single = coverage(draws, seed=seed).ranks, sbc(draws, seed=seed).ranks
+        assert central is not None
+        assert single is not None
+        return cls(
+            central,
+            single,
+            points.norm(dim=-1),
+            (members - mean) / deviation,
+            truth,
+            _is_constant(mean.squeeze(1), deviation.squeeze(1), members.shape[1]),
+        )
+
+    @property
+    def of_truth(self) -> Tensor:
+        """Errors of the truths, with shape ``(N, d)``."""
+        return self._take(self.truth)
+
+    def redraw(
+        self, statistic: Callable[[Tensor], Tensor], generator: torch.Generator
+    ) -> Tensor:
+        """Return a statistic of errors ``(..., N, d)`` when others play the truth."""
+        num_pairs, size, dim = self.errors.shape
+        index = torch.randint(size, (_NUM_REDRAWS, num_pairs), generator=generator)
+        step = max(1, _CHUNK // (num_pairs * dim))
+        parts = index.to(self.errors.device).split(step)
+        return torch.cat([statistic(self._take(part)) for part in parts])
+
+    def _take(self, index: Tensor) -> Tensor:
+        rows = torch.arange(len(self.truth), device=self.truth.device)
+        return self.errors[rows, index]  # (..., N, d)
+
+
+def _is_constant(mean: Tensor, deviation: Tensor, size: int) -> bool:
+    """Return whether means and spreads ``(N, d)`` of bags hardly differ between xs."""
+    within = deviation.square().mean(dim=0)
+    between = (mean.var(dim=0) - within / size).clamp_min(0)
+    share = float((between / (between + within).clamp_min(1e-300)).mean())
+    spread = float(deviation.log().var(dim=0).mean())
+    return share < _IGNORES_X and spread < _IGNORES_X + 1 / size
+
+
+def _width(evidence: _Errors) -> tuple[Finding, bool]:
+    n = len(evidence.coverage)
+    mean = float(evidence.coverage.mean()) - 0.5
+    squares = evidence.of_truth.square().mean(dim=1)
+    score = _z_score(squares - evidence.errors.square().mean(dim=(1, 2)))
+    # Truths near the centre, small ranks: q is too wide; t² is then small.
+    return (
+        Finding("width", -_sign(mean), _two_sided(mean, 12 * n), size=mean),
+        _sign(mean) * score > _AGREES,
+    )
+
+
+def _tails(evidence: _Errors, generator: torch.Generator) -> Finding:
+    def ratio(errors: Tensor) -> Tensor:
+        root = errors.square().mean(dim=(-1, -2)).sqrt().clamp_min(1e-300)
+        return errors.abs().mean(dim=(-1, -2)) / root
+
+    usual = float(ratio(evidence.errors.flatten(0, 1)))
+    observed = float(ratio(evidence.of_truth)) - usual
+    null = (evidence.redraw(ratio, generator) - usual).abs()
+    # A truth with heavy tails is mostly near and sometimes far: a small ratio.
+    return Finding(
+        "tails",
+        _sign(observed),
+        redrawn_p_value(abs(observed), null, generator),
+        size=observed,
+    )
+
+
+def _shifts(evidence: _Errors) -> list[tuple[Finding, bool]]:
+    n = len(evidence.marginal)
+    means = (evidence.marginal.mean(dim=0) - 0.5).tolist()
+    scores = [_z_score(column) for column in evidence.of_truth.T]
+    # Truths above the draws, large ranks: q is too low.
+    return [
+        (
+            Finding("shift", -_sign(mean), _two_sided(mean, 12 * n), j, size=mean),
+            _sign(mean) * score > _AGREES,
+        )
+        for j, (mean, score) in enumerate(zip(means, scores, strict=True))
+    ]
+
+
+def _correlation(evidence: _Errors) -> list[tuple[Finding, bool]]:
+    dim = evidence.errors.shape[-1]
+    if dim == 1:
+        return []
+    truths, draws = evidence.of_truth, evidence.errors
+    # By the truths' own spread: a wrong width is no wrong correlation.
+    truths = truths / truths.square().mean(dim=0).sqrt().clamp_min(1e-300)
+    products = truths.unsqueeze(2) * truths.unsqueeze(1)  # (N, d, d)
+    products = products - draws.transpose(1, 2) @ draws / draws.shape[1]
+    mean = products.mean(dim=0)
+    error = products.std(dim=0).clamp_min(1e-300) / len(products) ** 0.5
+    scores = (mean / error).triu(diagonal=1)
+    first, second = divmod(int(scores.abs().argmax()), dim)
+    score = float(scores[first, second])
+    p_value = min(1.0, dim * (dim - 1) / 2 * float(2 * norm.sf(abs(score))))
+    size = float(mean[first, second])
+    return [(Finding("correlation", -_sign(score), p_value, first, second, size), True)]
+
+
+def _missing(evidence: _Errors) -> tuple[Finding, bool]:
+    far = evidence.coverage > _FAR
+    rows = torch.arange(len(far), device=evidence.truth.device)
+    own = evidence.distances[rows, evidence.truth].cpu()
+    others = evidence.distances.clone()
+    others[rows, evidence.truth] = 0
+    beyond = own > 1.5 * others.amax(dim=1).cpu()
+    share = float(far.double().mean())
+    near = evidence.coverage[evidence.coverage <= 0.9] / 0.9
+    uniform = len(near) > 0 and kstest(near.numpy(), "uniform").pvalue > 0.05
+    apart = bool(far.any()) and float(beyond[far].double().mean()) > 0.5
+    p_value = float(binom.sf(int(far.sum()) - 1, len(far), 1 - _FAR))
+    finding = Finding("missing_mass", -1, p_value, size=share - (1 - _FAR))
+    return finding, share >= 0.1 and bool(uniform) and apart
 
 
 def find_trend(colt: CoLTResult) -> Trend:
-    """Return the feature of x with which CoLT's discrepancy goes most.
+    """Return the feature of x on which CoLT's discrepancy depends most.
 
-    The discrepancy of a pair is whether its truth lies in the ball of the leading
-    probe, less that ball's mass under q, signed so that more is worse.
+    The discrepancy of a pair is whether its truth lies in a probe's ball, less that
+    ball's mass under q. It is correlated with each feature and with the feature's
+    distance from its median; the largest correlation over all probes counts, and all
+    choices but the ball's size, made on training pairs, are made in each re-drawing.
     """
     evidence = colt.evidence
-    leading = [probe.name for probe in colt.probes].index(colt.leading.name)
-    tables = evidence.tables[leading : leading + 1]
-    level, mass_p = worst_level(colt.leading.ranks)
-    features = _features(evidence.xs)
-    sign = 1.0 if mass_p >= level else -1.0
+    levels = torch.tensor([probe.level for probe in colt.probes]).to(evidence.tables)
+    columns = _features(evidence.xs)
+    features = torch.cat([columns, (columns - columns.median(dim=0).values).abs()], 1)
 
     def correlations(members: Tensor) -> Tensor:
-        inside = take_members(tables, members).squeeze(-2) <= level  # (..., N)
-        return sign * _correlate(inside.double(), features)  # (..., F)
+        ranks = take_members(evidence.tables, members)  # (..., P, N)
+        return _correlate((ranks <= levels.unsqueeze(1)).double(), features)
 
-    observed = correlations(evidence.truth)
-    best = int(observed.abs().argmax())
+    observed = correlations(evidence.truth)  # (P, 2 F)
+    probe, best = divmod(int(observed.abs().argmax()), observed.shape[1])
     generator = generator_from(colt.seed, "trend", digest(evidence.xs))
     shape = (_NUM_REDRAWS, len(evidence.truth))
-    members = torch.randint(tables.shape[-1], shape, generator=generator)
-    null = correlations(members.to(tables.device)).abs().amax(dim=-1)
-    p_value = redrawn_p_value(float(observed.abs().max()), null, generator)
-    return Trend(_feature_index(evidence.xs, best), float(observed[best]), p_value)
-
-
-def _x_error(draws: Draws, seed: int) -> Finding:
-    """Return the rule on errors that depend on x, by re-drawing the bags."""
-    generator = generator_from(seed, "x error", digest(draws.thetas, draws.xs))
-    members, truth = draws.bags(generator)
-    members = members.double()
-    mean = members.mean(dim=1, keepdim=True)
-    deviation = members.std(dim=1, keepdim=True)
-    errors = (members - mean) / deviation.clamp_min(1e-300)  # (N, K + 1, d)
-    features = _features(draws.xs)
-    rows = torch.arange(len(draws), device=members.device)
-
-    def correlations(index: Tensor) -> Tensor:
-        return _correlate(errors[rows, index].transpose(-1, -2), features)  # (.., d, F)
-
-    observed = correlations(truth)
-    place = int(observed.abs().argmax())
-    parameter, feature = divmod(place, observed.shape[1])
-    size = members.shape[1]
-    redraws = torch.randint(size, (_NUM_REDRAWS, len(draws)), generator=generator)
-    step = max(1, _CHUNK // (len(draws) * draws.dim))
+    members = torch.randint(evidence.tables.shape[-1], shape, generator=generator)
+    step = max(1, _CHUNK // observed.numel() // 8)
     null = torch.cat(
         [
-            correlations(index).abs().amax(dim=(-1, -2))
-            for index in redraws.to(truth.device).split(step)
+            correlations(part.to(evidence.tables.device)).abs().amax(dim=(-1, -2))
+            for part in members.split(step)
         ]
     )
+    p_value = redrawn_p_value(float(observed.abs().max()), null, generator)
+    column = best % columns.shape[1]
+    excess = (colt.probes[probe].ranks <= float(levels[probe])).double()
+    excess = excess - float(levels[probe])
+    thirds = columns[:, column].argsort().cpu().tensor_split(3)
+    return Trend(
+        _feature_index(evidence.xs, column),
+        float(observed[probe, best]),
+        p_value,
+        tuple(float(excess[third].mean()) for third in thirds),
+    )
+
+
+def _x_error(evidence: _Errors, xs: Tensor, generator: torch.Generator) -> Finding:
+    features = _features(xs)
+
+    def correlations(errors: Tensor) -> Tensor:
+        return _correlate(errors.transpose(-1, -2), features)  # (..., d, F)
+
+    observed = correlations(evidence.of_truth)
+    parameter, feature = divmod(int(observed.abs().argmax()), observed.shape[1])
     largest = float(observed[parameter, feature])
-    within = members.var(dim=1).mean(dim=0)
-    between = (mean.squeeze(1).var(dim=0) - within / size).clamp_min(0)
-    share = float((between / (between + within).clamp_min(1e-300)).mean())
+    null = evidence.redraw(
+        lambda errors: correlations(errors).abs().amax(dim=(-1, -2)), generator
+    )
     return Finding(
-        "ignores_x" if share < _IGNORES_X else "x_error",
+        "x_error",
         _sign(largest),
         redrawn_p_value(abs(largest), null, generator),
         parameter,
-        _feature_index(draws.xs, feature),
+        _feature_index(xs, feature),
         largest,
     )
 
 
 def _worst_ball(colt: CoLTResult) -> list[Finding]:
-    mass_q, mass_p = worst_level(colt.leading.ranks)
+    mass_q = colt.leading.level
+    mass_p = float((colt.leading.ranks <= mass_q).double().mean())
     for q, p in ((mass_q, mass_p), (1 - mass_q, 1 - mass_p)):  # the ball, the rest
         if q <= 1 / 3 and p >= 2 * q:
             return [Finding("missing_mass", -1, colt.p_value, size=p - q)]
@@ -231,6 +395,12 @@ def _correlate(values: Tensor, features: Tensor) -> Tensor:
 
 def _two_sided(mean: float, precision: float) -> float:
     return float(2 * norm.sf(abs(mean) * math.sqrt(precision)))
+
+
+def _z_score(values: Tensor) -> float:
+    """Return the mean of values in standard errors."""
+    error = float(values.std()) / math.sqrt(len(values))
+    return float(values.mean()) / max(error, 1e-300)
 
 
 def _sign(value: float) -> int:

@@ -25,6 +25,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums;
 th, td { padding: 0.25rem 0.8rem; text-align: right; border-bottom: 1px solid #8886; }
 th:first-child, td:first-child { text-align: left; }
 td, th { white-space: nowrap; }
+td:nth-child(2), th:nth-child(2) { text-align: left; }
+@media (max-width: 30rem) { th, td { padding: 0.2rem 0.35rem; font-size: 0.85rem; } }
 .figures { display: grid; gap: 0.8rem;
            grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); }
 img { width: 100%; height: auto; background: white; }

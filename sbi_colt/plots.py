@@ -22,11 +22,12 @@ from sbi_colt.clouds import (
     draw_corner,
     draw_histogram,
     draw_scatter,
+    figure_text,
     most_wrong,
     standardise,
 )
 from sbi_colt.results import CoLTResult, TestResult
-from sbi_colt.testing import nearness_weights, worst_level
+from sbi_colt.testing import nearness_weights
 
 __all__ = [
     "panels",
@@ -68,7 +69,7 @@ def plot_ranks(
         if result.ranks is None:
             raise ValueError(f"result: {result.name!r} has no ranks to plot.")
         ranks = result.ranks.reshape(len(result.ranks), -1)
-        title, curves = result.name.upper(), list(ranks.T)
+        title, curves = figure_text(result.name.upper()), list(ranks.T)
         names = names or [f"theta[{i}]" for i in range(len(curves))]
     n, grid = len(curves[0]), np.linspace(0, 1, 201)
     critical = float(kstwo.isf(level / len(curves), n))
@@ -84,7 +85,7 @@ def plot_ranks(
             color=palette[place] if named else GREY,
             lw=1.5 if named else 0.6,
             zorder=3 if named else 2,
-            label=str(names[i]) if named and len(curves) > 1 else None,
+            label=figure_text(names[i]) if named and len(curves) > 1 else None,
         )
     ax.set(title=title, xlabel="rank u", ylabel="F(u) − u", xlim=(0, 1))
     if len(curves) > 1:
@@ -122,7 +123,7 @@ def plot_localization(
         raise ValueError(
             f"parameters: expected positions among 0 to {dim - 1}, got {parameters!r}."
         )
-    label = [names[j] if names else f"theta[{j}]" for j in parameters]
+    label = [figure_text(names[j]) if names else f"theta[{j}]" for j in parameters]
     where = result.localize()
     title = f"Worst ball: {where.mass_q:.0%} of draws, {where.mass_p:.0%} of truths"
     ax.set_title(title)
@@ -159,36 +160,49 @@ def plot_discrepancy_map(
     ax = _axes(ax)
     evidence = result.evidence
     flat = evidence.xs.double().reshape(len(evidence.xs), -1).cpu()
-    level, _ = worst_level(result.leading.ranks)
+    level = result.leading.level
     excess = (result.leading.ranks <= level).double() - level  # (N,)
     if features is None:
         features = _related(excess, flat)[: min(2, flat.shape[1])]
+    if isinstance(features, int):
+        features = [features]
+    known = range(flat.shape[1])
+    if len(features) not in (1, 2) or not set(features) <= set(known):
+        raise ValueError(
+            f"features: expected one or two positions among 0 to {len(known) - 1}, got "
+            f"{features!r}."
+        )
     count = min(num_neighbours or max(30, result.num_test // 10), len(flat))
     columns = flat[:, list(features)]
     scaled = columns / columns.std(dim=0).clamp_min(1e-300)
     shown = slice(None, None, math.ceil(len(flat) / _MAX_POINTS))
     weights = nearness_weights(scaled, scaled[shown], count)  # (n, N)
     smooth, columns = (weights @ excess) / weights.sum(dim=1), columns[shown]
+    margin = 1.96 * (level * (1 - level) / (0.83 * count)) ** 0.5
     if len(features) == 1:
         order = columns[:, 0].argsort()
         x, y = columns[order, 0].numpy(), smooth[order].numpy()
-        margin = 1.96 * (level * (1 - level) / (0.83 * count)) ** 0.5
-        ax.axhspan(-margin, margin, color=GREY, alpha=0.25, lw=0)
+        text = "chance, at each x by itself"
+        ax.axhspan(-margin, margin, color=GREY, alpha=0.25, lw=0, label=text)
+        ax.legend(fontsize="small", frameon=False)
         ax.axhline(0, color=GREY, lw=0.8)
         ax.plot(x, y, color=BLUE)
         ax.plot(x, np.full_like(x, ax.get_ylim()[0]), "|", color=GREY, ms=4)
         ax.set(xlabel=f"x[{features[0]}]", ylabel="excess mass of truths in the ball")
     else:
         size = max(float(smooth.abs().max()), 1e-9)
+        clear = smooth.abs() > margin
+        ax.scatter(*columns[~clear].T.numpy(), color=GREY, alpha=0.4, s=8, lw=0)
         points = ax.scatter(
-            *columns.T.numpy(),
-            c=smooth.numpy(),
+            *columns[clear].T.numpy(),
+            c=smooth[clear].numpy(),
             cmap="PuOr_r",
             vmin=-size,
             vmax=size,
-            s=16,
+            s=18,
         )
-        ax.figure.colorbar(points, ax=ax, label="excess mass of truths in the ball")
+        text = "excess mass of truths in the ball (grey: chance)"
+        ax.figure.colorbar(points, ax=ax, label=text)
         ax.set(xlabel=f"x[{features[0]}]", ylabel=f"x[{features[1]}]")
     ax.set_title("Discrepancy over x")
     return ax
@@ -242,7 +256,7 @@ def plot_comparison(
         if rejected in {entry[3] for entry in distances.values()}:
             text = "rejected" if rejected else "not rejected"
             ax.plot([], [], marker, color=color, label=text)
-    ax.set_yticks(range(len(distances)), labels=list(distances))
+    ax.set_yticks(range(len(distances)), labels=list(map(figure_text, distances)))
     ax.set_ylim(len(distances) - 0.5, -0.5)  # the closest on top
     ax.set(xlim=(0, None), xlabel="misplaced posterior mass (distance)")
     ax.grid(axis="x", color=GREY, alpha=0.3)
@@ -260,12 +274,14 @@ def panels(
         names: Names of the parameters.
         level: Level of the bands.
     """
+    names = [figure_text(name) for name in names]
     drawn: list[tuple[str, Callable[[Axes], Axes]]] = []
     for name, result in results.items():
         if not isinstance(result, CoLTResult) and result.ranks is None:
             continue
         curves = names if name == "sbc" else None
-        draw = partial(_draw_ranks, result=result, level=level, names=curves)
+        own = level / len(results)  # a curve outside its band rejects, Holm or not
+        draw = partial(_draw_ranks, result=result, level=own, names=curves)
         drawn.append((f"ranks of {name}", draw))
     colt = results.get("colt")
     if isinstance(colt, CoLTResult):

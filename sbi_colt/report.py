@@ -21,12 +21,13 @@ from sbi_colt.html import embed_figure, make_page, make_table
 from sbi_colt.plots import panels, plot_report
 from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.storage import load_file, pack_result, save_file, unpack_result
+from sbi_colt.wording import advise, describe, feature_name, percent
 
 __all__ = ["Cost", "DiagnosticReport", "summarize"]
 
 _FORMAT = "sbi_colt.DiagnosticReport/1"
 _WIDTH = 80
-_HEADER = ("method", "statistic", "p-value", "adjusted", "verdict")
+_HEADER = ("method", "verdict", "adjusted", "p-value", "statistic")
 
 
 @dataclass(frozen=True)
@@ -95,24 +96,31 @@ class DiagnosticReport:
 
     @property
     def detectable(self) -> float | None:
-        """The smallest distance that CoLT finds with a power of about 80%.
+        """The smallest distance that a perfect probe finds with a power of about 80%.
 
-        The critical value of P probes' statistics (Massart's bound) and the standard
-        error of the empirical distribution, for the number of test pairs.
+        The critical value of P probes' statistics (Massart's bound) at the level of the
+        first of Holm's steps, and the standard error of the empirical distribution, for
+        the number of test pairs. Smaller errors mostly stay unseen; larger ones are
+        found if training finds a ball that fits them.
         """
         if self.colt is None:
             return None
         probes, n = len(self.colt.probes), self.colt.num_test
-        critical = math.sqrt(math.log(2 * probes / self.level) / 2)
-        return (critical + 0.84 * 0.5) / math.sqrt(n)
+        level = self.level / len(self.results)
+        critical = math.sqrt(math.log(2 * probes / level) / 2)
+        return min(1.0, (critical + 0.84 * 0.5) / math.sqrt(n))
 
     def __str__(self) -> str:
         return self.summary()
 
-    def summary(self) -> str:
-        """Return the report as text, at most 80 columns wide."""
-        parts = [self._table(), *map(_wrap, self._sentences())]
-        return "\n\n".join(parts)
+    def summary(self, width: int = _WIDTH) -> str:
+        """Return the report as text.
+
+        Args:
+            width: Columns, at least 39.
+        """
+        sentences = (textwrap.fill(text, width) for text in self._sentences())
+        return "\n\n".join([self._table(width), *sentences])
 
     def plot(self) -> Figure:
         """Return one figure: ranks, localization, discrepancy over x, training."""
@@ -205,7 +213,7 @@ class DiagnosticReport:
                     "p_value": result.p_value,
                     "adjusted_p_value": self.adjusted[name],
                     "statistic": _finite(result.statistic),
-                    **_details(result),
+                    **_numbers(result),
                 }
                 for name, result in self.results.items()
             },
@@ -223,27 +231,31 @@ class DiagnosticReport:
 
     def _headline(self) -> str:
         verdict = "REJECTED" if self.rejected else "not rejected"
-        return f"The posterior is {verdict} at the {self.level:.0%} level"
+        return f"The posterior is {verdict} at the {percent(self.level)} level"
 
     def _rows(self) -> list[tuple[str, str, str, str, str]]:
         return [
             (
                 name,
-                f"{result.statistic:.3f}",
-                f"{result.p_value:.2g}",
-                f"{self.adjusted[name]:.2g}",
                 "rejected" if self.adjusted[name] <= self.level else "not rejected",
+                f"{self.adjusted[name]:.2g}",
+                f"{result.p_value:.2g}",
+                f"{result.statistic:.3f}",
             )
             for name, result in self.results.items()
         ]
 
-    def _table(self) -> str:
-        rule = "-" * _WIDTH
+    def _table(self, width: int) -> str:
+        rule = "-" * width
+        columns = 5 if width >= _WIDTH else 3  # a narrow one leaves two out
+        name_width = 22 if width >= _WIDTH else 12
         rows = [
-            f"{name[:15]:<16}{statistic:>12}{p_value:>12}{adjusted:>12}   {verdict}"
-            for name, statistic, p_value, adjusted, verdict in [_HEADER, *self._rows()]
+            f"{name[: name_width - 1]:<{name_width}}{verdict:<15}"
+            + "".join(f"{cell:>12}" for cell in cells[: columns - 2])
+            for name, verdict, *cells in [_HEADER, *self._rows()]
         ]
-        return "\n".join([self._headline(), rule, *rows, rule])
+        headline = textwrap.fill(self._headline(), width)
+        return "\n".join([headline, rule, *rows, rule])
 
     def _html_body(self) -> str:
         sentences = "".join(f"<p>{escape(s)}</p>" for s in self._sentences())
@@ -258,10 +270,13 @@ class DiagnosticReport:
             yield embed_figure(figure, description)
 
     def _sentences(self) -> Iterator[str]:
-        if self.colt is not None and self.rejected:
+        if self.colt is not None and self.adjusted["colt"] <= self.level:
             yield self._distance_sentence(self.colt)
         if self.findings:
-            wrong = [describe(finding, self.names) for finding in self.findings[:5]]
+            wrong = [
+                describe(finding, self.names, self._x_shape)
+                for finding in self.findings[:5]
+            ]
             yield "What is wrong: " + "; ".join(wrong) + "."
         elif self.rejected:
             yield "What is wrong: no simple pattern stands out at this budget."
@@ -270,9 +285,11 @@ class DiagnosticReport:
         if self.rejected:
             yield "What to do: " + advise(self.findings)
         yield self._cost_sentence()
+        note = " (C2ST's p-value holds for large samples only)"
         yield (
             "Adjusted p-values are Holm's over the methods: the verdict controls the "
-            f"chance of any false alarm at {self.level:.0%}."
+            f"chance of any false alarm at {percent(self.level)}"
+            f"{note if 'c2st' in self.results else ''}."
         )
 
     def _distance_sentence(self, colt: CoLTResult) -> str:
@@ -287,13 +304,19 @@ class DiagnosticReport:
         return f"How wrong: {start}; the estimate is {colt.distance:.0%}."
 
     def _where_sentence(self, trend: Trend) -> str:
+        name = feature_name(trend.feature, self._x_shape)
         if trend.p_value > self.level:
-            return "alike at all xs, as far as this budget can tell."
-        size = "larger" if trend.correlation > 0 else "smaller"
+            return "no dependence on x was found at this budget."
+        low, middle, high = (f"{100 * value:+.0f}%" for value in trend.excess)
         return (
-            f"the error grows where x[{trend.feature}] is {size} "
-            f"(p = {trend.p_value:.2g}); report.colt.at(x_o) is the verdict at one x."
+            f"the error depends on {name} (p = {trend.p_value:.2g}). Truths in a ball, "
+            f"beyond the draws' share, where {name} is low, middling, high: {low}, "
+            f"{middle}, {high}. report.colt.at(x_o) is the verdict at one x."
         )
+
+    @property
+    def _x_shape(self) -> tuple[int, ...]:
+        return () if self.colt is None else tuple(self.colt.evidence.xs.shape[1:])
 
     def _cost_sentence(self) -> str:
         cost = self.cost
@@ -303,54 +326,10 @@ class DiagnosticReport:
         )
         if self.detectable is not None:
             text += (
-                " With this budget CoLT finds a misplaced mass of about "
-                f"{self.detectable:.0%} four times out of five."
+                f" At this budget an error that misplaces less than about "
+                f"{self.detectable:.0%} of the mass of any ball mostly stays unseen."
             )
         return text
-
-
-def describe(finding: Finding, names: tuple[str, ...]) -> str:
-    """Return a finding in words, in the indicative and without a full stop."""
-    name = "" if finding.parameter is None else names[finding.parameter]
-    return {
-        ("width", 1): "it is too wide (under-confident)",
-        ("width", -1): "it is too narrow (over-confident)",
-        ("tails", 1): "its tails are too heavy",
-        ("tails", -1): "its tails are too light",
-        ("shift", 1): f"{name} is too high",
-        ("shift", -1): f"{name} is too low",
-        ("missing_mass", -1): "it misses a region, perhaps a mode",
-        (
-            "spurious_mass",
-            1,
-        ): "it has mass where there should be little",
-    }.get(
-        (finding.kind, finding.sign),
-        "it ignores x"
-        if finding.kind == "ignores_x"
-        else f"its error in {name} changes with x[{finding.feature}]",
-    )
-
-
-def advise(findings: tuple[Finding, ...]) -> str:
-    """Return what to try next."""
-    kinds = {finding.kind for finding in findings}
-    if "ignores_x" in kinds:
-        return (
-            "check that x reaches the network: the embedding net, its learning rate, "
-            "the scaling of x, and that pairs are not shuffled."
-        )
-    if kinds & {"missing_mass", "spurious_mass", "tails"}:
-        return (
-            "use a richer density estimator (a spline flow, flow matching), then more "
-            "simulations."
-        )
-    if "x_error" in kinds or "shift" in kinds:
-        return (
-            "train on more simulations and for longer; if that does not help, use a "
-            "richer network or embedding for x."
-        )
-    return "train on more simulations, or use a richer density estimator."
 
 
 def summarize(result: CoLTResult, level: float = 0.05) -> str:
@@ -391,9 +370,9 @@ def summarize(result: CoLTResult, level: float = 0.05) -> str:
     return "\n".join(lines)
 
 
-def _details(result: TestResult | CoLTResult) -> dict[str, Any]:
+def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
     if isinstance(result, TestResult):
-        return dict(result.details)
+        return {"details": dict(result.details)}
     return {
         "distance": result.distance,
         "distance_lower": result.distance_lower,
@@ -407,9 +386,5 @@ def _details(result: TestResult | CoLTResult) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    """Return a number, or `None` for NaN, which JSON does not have."""
-    return None if math.isnan(value) else value
-
-
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, _WIDTH)
+    """Return a number, or `None` for NaN and infinity, which JSON does not have."""
+    return value if math.isfinite(value) else None

@@ -15,14 +15,12 @@ from sbi_colt.config import CoLTConfig
 from sbi_colt.localization import BallProbe, Frame, Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.testing import (
-    distance_margin,
     ks_statistic,
     nearness_weights,
     redraw_statistics,
     redrawn_p_value,
     take_members,
     wilson_interval,
-    worst_level,
 )
 from sbi_colt.training import History
 
@@ -91,19 +89,23 @@ class ProbeResult:
 class Localization:
     """The ball whose masses under q and p differ most, for each of n xs.
 
+    How much of q it holds was chosen on the training pairs, so that the masses under p
+    are estimates without a choice made on the same data. Intervals are Wilson's, with
+    Bonferroni's adjustment for the choice of the probe.
+
     Args:
-        probe: Name of the probe it belongs to.
+        probe: Name of the probe it belongs to, that with the largest statistic.
         centres: Centres θ_l(x), with shape ``(n, d)``.
         radii: Radii in the probe's metric, with shape ``(n,)``; `contains` tells which
             parameters that means.
         mass_q: Mass of the ball under q, the same at every x by construction.
         mass_p: Estimated mass under p, averaged over x.
-        mass_p_interval: Simultaneous confidence interval of ``mass_p``.
+        mass_p_interval: Confidence interval of ``mass_p``.
         sign: +1 where p has more mass in the ball than q, −1 where it has less.
         local_mass_p: Estimated mass under p near each x, from the nearest test pairs,
             with shape ``(n,)``; `CoLTResult.at` has an exact p-value.
-        local_mass_p_interval: Its confidence interval for each x by itself (Wilson's,
-            at the effective number of neighbours), with shape ``(n, 2)``.
+        local_mass_p_interval: Its confidence interval for each x by itself, at the
+            effective number of neighbours, with shape ``(n, 2)``.
         borrowed: For each x, whether the moments of the nearest test pair's bag stood
             in for those of draws at this x; with shape ``(n,)``.
     """
@@ -191,8 +193,9 @@ class CoLTResult:
             1 / (num_redraws + 1) for several probes, continuous for one.
         statistic: Largest Kolmogorov–Smirnov statistic over the probes.
         distance: Estimate of the averaged conditionally localized distance: the share
-            of posterior mass misplaced in the worst ball. Biased upward by about
-            1/√num_test; the lower bound is not.
+            of posterior mass misplaced in the worst ball that was found. Noise raises
+            it by about 1/√num_test; an error that no probe fits lowers it. The lower
+            bound holds in any case.
         distance_lower: Certified lower bound of that distance, at
             ``config.confidence``.
         ranks: Randomised ranks of the leading probe, with shape ``(num_test,)``.
@@ -229,6 +232,11 @@ class CoLTResult:
         """The probe with the largest statistic."""
         return max(self.probes, key=lambda probe: probe.statistic)
 
+    @property
+    def _confidence(self) -> float:
+        """Confidence of each probe's interval, so that the leading one's holds."""
+        return 1 - (1 - self.config.confidence) / len(self.probes)
+
     def localize(
         self, xs: Any = None, samples: Any = None, num_neighbours: int | None = None
     ) -> Localization:
@@ -249,7 +257,9 @@ class CoLTResult:
         else:
             xs = self._checked_xs(xs, "xs")
             bags, borrowed = self._bags_at(xs, samples)
-        level, mass_p = worst_level(self.leading.ranks)
+        level = self.leading.level
+        share = (self.leading.ranks <= level).double().mean()
+        mass_p = float(share)
         coordinates = evidence.probe.spec.coordinates
         with torch.no_grad():
             frame = make_frame(bags, coordinates, evidence.scales)
@@ -258,9 +268,9 @@ class CoLTResult:
             distances = evidence.probe.distances(frame.to_points(bags), points)
             inside = min(max(round(level * bags.shape[1]), 1), bags.shape[1])
             radii = distances.kthvalue(inside, dim=1).values  # (n,)
-        margin = distance_margin(
-            self.num_test, len(self.probes), self.config.confidence
-        )
+        low, high = wilson_interval(
+            share.unsqueeze(0), torch.tensor([float(self.num_test)]), self._confidence
+        )[0].tolist()
         local_mass_p, local_interval = self._local_masses(
             xs, level, self._checked_neighbours(num_neighbours)
         )
@@ -270,7 +280,7 @@ class CoLTResult:
             radii=radii,
             mass_q=level,
             mass_p=mass_p,
-            mass_p_interval=(max(0.0, mass_p - margin), min(1.0, mass_p + margin)),
+            mass_p_interval=(low, high),
             sign=1 if mass_p >= level else -1,
             local_mass_p=local_mass_p,
             local_mass_p_interval=local_interval,
@@ -319,8 +329,10 @@ class CoLTResult:
     def _checked_neighbours(self, number: int | None) -> int:
         if number is None:
             number = max(30, self.num_test // 10)
-        if number < 1:
-            raise ValueError(f"num_neighbours: expected at least 1, got {number}.")
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ValueError(
+                f"num_neighbours: expected an integer of at least 1, got {number!r}."
+            )
         return min(number, self.num_test)
 
     def _local_masses(
@@ -337,7 +349,7 @@ class CoLTResult:
             masses.append(weights @ inside)
             sizes.append(1 / weights.square().sum(dim=1))
         return torch.cat(masses), wilson_interval(
-            torch.cat(masses), torch.cat(sizes), self.config.confidence
+            torch.cat(masses), torch.cat(sizes), self._confidence
         )
 
     def _warn_if_far(self, gaps: Tensor) -> None:

@@ -34,6 +34,7 @@ onload = () => {{
     width: page.documentElement.scrollWidth,
     images: images,
     cells: page.querySelectorAll("td").length,
+    verdict: page.querySelector("td:nth-child(2)").getBoundingClientRect().right,
     title: page.title,
     text: page.body.innerText,
     fetched: frame.contentWindow.performance.getEntriesByType("resource")
@@ -93,6 +94,7 @@ def test_the_page_fits_a_phone_and_fetches_nothing(page, tmp_path):
     assert HOSTILE in measured["text"]  # shown as text
     assert "REJECTED" in measured["text"]
     assert measured["cells"] == 4 * 5
+    assert measured["verdict"] <= PHONE  # seen without scrolling
 
 
 def test_the_page_is_not_blank(page, tmp_path):

@@ -23,13 +23,17 @@ def files(tmp_path_factory):
 def test_demo_tells_the_two_posteriors_apart(capsys, tmp_path):
     assert main(["demo", "--quick", "--quiet", "--out", str(tmp_path)]) == 0
     output = capsys.readouterr().out
-    proper, blind = output.split("\nBLIND ")
-    assert "not rejected at the 5% level" in proper
-    assert "REJECTED" in blind
-    assert "it ignores x" in blind
-    verdicts = {line.split()[0]: line for line in blind.splitlines() if line}
+    assert "PROPER" in output.splitlines()[5]
+    columns = output.split("\nPROPER")[1].split("-" * 80)[0].splitlines()
+    proper = " ".join(line[:41] for line in columns[1:])
+    blind = [line[41:] for line in columns[1:]]
+    assert "not rejected at the 5%" in proper
+    assert "What is wrong: it ignores x." in " ".join(blind)
+    verdicts = {line.split()[0]: line for line in blind if line}
     assert "not rejected" in verdicts["sbc"]
     assert "not rejected" in verdicts["tarp"]
+    assert "not" not in verdicts["colt"]
+    assert "proper is closer than blind" in output
     text = [line for line in output.splitlines() if str(tmp_path) not in line]
     assert max(map(len, text)) <= 80
     assert len(list(tmp_path.glob("*.html"))) == 2
@@ -100,3 +104,18 @@ def test_the_module_runs_as_a_script():
         [sys.executable, "-m", "sbi_colt.cli", "demo", "--help"], capture_output=True
     )
     assert done.returncode == 0
+
+
+def test_an_unexpected_error_is_not_a_rejection(files, capsys, monkeypatch):
+    def broken(*arguments, **options):
+        raise FloatingPointError("a statistic is NaN")
+
+    monkeypatch.setattr("sbi_colt.cli.diagnose_draws", broken)
+    assert main(["report", str(next(files.glob("*.npz")))]) == 2
+    assert capsys.readouterr().err == "sbi-colt: error: a statistic is NaN\n"
+
+
+def test_a_missing_folder_is_noticed_before_the_work(files, capsys, tmp_path):
+    arguments = ["report", str(next(files.glob("*.npz")))]
+    assert main([*arguments, "--html", str(tmp_path / "none" / "a.html")]) == 2
+    assert "--html: there is no folder" in capsys.readouterr().err

@@ -1,15 +1,20 @@
 import json
+import math
 from dataclasses import replace
+from functools import partial
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from sbi_colt import CoLTConfig, DiagnosticReport, Draws, TestResult, diagnose
+from sbi_colt.baselines import tarp
 from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.benchmark.zoo import exhibit, prior
 from sbi_colt.diagnose import diagnose_draws
+from sbi_colt.wording import feature_name
 
 QUICK = CoLTConfig(max_epochs=20, num_redraws=199)
 
@@ -177,9 +182,14 @@ def test_what_a_method_of_ones_own_returns_is_checked(value, message):
         ({"methods": ("colt", "sbs")}, "methods: unknown name 'sbs'"),
         ({"methods": ()}, "methods: expected at least one"),
         ({"methods": ("sbc", "sbc")}, "methods: 'sbc' occurs twice"),
-        ({"methods": (3,)}, "methods: expected names or functions"),
+        ({"methods": (3,)}, "methods: expected names, functions"),
         ({"parameter_names": ["a"]}, "parameter_names: expected 3 names"),
+        ({"parameter_names": 5}, "parameter_names: expected 3 names"),
+        ({"parameter_names": ["a", "", "c"]}, "parameter_names: expected 3 names"),
         ({"level": 5}, "level: expected"),
+        ({"level": "a"}, "level: expected"),
+        ({"methods": (lambda d: 1, lambda d: 1)}, "'<lambda>' occurs twice; name"),
+        ({"methods": (("colt", lambda d: 1),)}, "'colt' is the name of a method"),
     ],
 )
 def test_bad_options_are_named(options, message):
@@ -214,8 +224,9 @@ def test_where_names_the_feature_of_x(generator):
         show_progress_bar=False,
     )
     assert report.trend.feature == 1
-    assert report.trend.correlation > 0
-    assert "the error grows where x[1] is larger" in str(report).replace("\n", " ")
+    low, _, high = report.trend.excess
+    assert high > low + 0.2
+    assert "the error depends on x[1]" in str(report).replace("\n", " ")
 
 
 def test_a_loaded_report_says_the_same(blind, tmp_path):
@@ -261,3 +272,65 @@ def test_other_files_are_no_reports(tmp_path):
         ValueError, match="expected a file of sbi_colt.DiagnosticReport"
     ):
         DiagnosticReport.load(tmp_path / "other.pt")
+
+
+def test_methods_of_ones_own_have_names_and_survive(tmp_path):
+    ranks = np.linspace(0.01, 0.99, 300)
+    report = report_on(
+        "covariance",
+        0.0,
+        methods=(
+            ("first", lambda draws: TestResult("x", 0.4, math.inf, ranks, {"a": [1]})),
+            ("second", partial(tarp, references=np.zeros((300, 3)))),
+        ),
+    )
+    assert list(report) == ["first", "second"]
+    plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert plain["methods"]["first"]["statistic"] is None
+    assert plain["methods"]["first"]["details"] == {"a": [1]}
+    report.save(tmp_path / "report.pt")
+    assert str(DiagnosticReport.load(tmp_path / "report.pt")) == str(report)
+    plt.close(report.plot())
+
+
+def test_repeated_pairs_are_refused_whatever_the_methods():
+    draws = GaussianTask("covariance", 0.0).draws(50, 10, torch.Generator())
+    twice = draws.select(torch.arange(50).repeat(2))
+    with pytest.raises(ValueError, match="50 of 100 pairs are repeats"):
+        diagnose_draws(twice, methods=("sbc",), seed=0)
+
+
+def test_names_are_checked_before_sampling():
+    def never(xs, num):
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="parameter_names: expected 2 names"):
+        diagnose(
+            never,
+            thetas=torch.randn(20, 2),
+            xs=torch.randn(20, 2),
+            parameter_names=["a"],
+        )
+
+
+def test_levels_are_written_with_their_digits(correct):
+    assert "at the 0.1% level" in str(replace(correct, level=0.001))
+    assert "at the 2.5% level" in str(replace(correct, level=0.025))
+
+
+def test_a_distance_is_said_where_colt_rejects(correct):
+    def sure(draws):
+        return 1e-9
+
+    report = report_on("covariance", 0.0, methods=("colt", sure))
+    assert report.rejected
+    assert "How wrong" not in str(report)
+
+
+def test_features_of_images_have_their_place():
+    assert feature_name(7, (1, 3, 4)) == "x[0, 1, 3]"
+    assert feature_name(2, (5,)) == "x[2]"
+
+
+def test_a_narrow_summary_fits(blind):
+    assert max(map(len, blind.summary(39).splitlines())) <= 39

@@ -117,3 +117,20 @@ def test_local_verdicts_are_exact(make_draws, generator, within_binomial_band):
     x_o = torch.tensor([2.0, -1.0])
     p = [colt.test(make(60)).at(x_o).p_value for _ in range(REPETITIONS)]
     assert within_binomial_band(sum(value <= 0.05 for value in p), REPETITIONS, 0.05)
+
+
+def test_masses_under_p_are_covered(make_draws, generator):
+    """Under the null the mass under p is that under q, everywhere."""
+
+    def make(n):
+        return make_draws(n, 20, 1, generator)
+
+    colt = CoLT(TRAINED, seed=1).fit(make(60), show_progress_bar=False)
+    x_o = torch.zeros(1, 1)
+    covered = torch.zeros(2)
+    for _ in range(REPETITIONS):
+        ball = colt.test(make(60)).localize(x_o)
+        near = ball.local_mass_p_interval[0]
+        covered[0] += ball.mass_p_interval[0] <= ball.mass_q <= ball.mass_p_interval[1]
+        covered[1] += bool(near[0] <= ball.mass_q <= near[1])
+    assert (covered >= 0.94 * REPETITIONS).all()

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from sbi_colt import Draws
+from sbi_colt import CoLT, CoLTConfig, Draws
 from sbi_colt.benchmark.gaussian import GaussianTask
-from sbi_colt.findings import find
+from sbi_colt.findings import find, find_trend
 
 
 def kinds(draws, **options):
@@ -46,7 +46,9 @@ def test_a_shifted_parameter_is_named_with_its_direction(generator, sign):
 
 def test_heavy_tails_are_named():
     draws = GaussianTask("t", 0.3).draws(500, 300, torch.Generator().manual_seed(1))
-    assert kinds(draws)[0][:2] == ("tails", 1)
+    found = kinds(draws)
+    assert ("tails", 1, None) in found
+    assert ("width", 1, None) in found  # its variance is larger too
 
 
 def test_light_tails_are_named():
@@ -85,3 +87,108 @@ def test_constant_columns_are_no_finding(generator):
     xs = torch.cat([xs, torch.ones(400, 1)], dim=1)
     members = torch.cat([members, torch.ones(101, 400, 1)], dim=2)
     assert kinds(Draws(xs + members[0], xs, xs + members[1:])) == []
+
+
+def one(generator, truth, draws, num_pairs=1000, num_samples=200):
+    """Findings for errors of a given law, in one dimension; q follows x."""
+    xs = torch.randn(num_pairs, 1, generator=generator)
+    return kinds(
+        Draws(xs + truth(num_pairs, 1), xs, xs + draws(num_samples, num_pairs, 1))
+    )
+
+
+def test_rules_do_not_speak_for_each_other(generator):
+    """Errors of one kind that move the ranks of another."""
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    def modes(*shape):
+        side = torch.randint(2, shape, generator=generator) * 2 - 1
+        return 0.95 * side + (1 - 0.95**2) ** 0.5 * normal(*shape)
+
+    def skewed(*shape):
+        return torch.rand(*shape, generator=generator).log().neg() - 1
+
+    def heavy(*shape):
+        squares = sum(normal(*shape).square() for _ in range(3))
+        return normal(*shape) / squares.sqrt()  # t with 3 degrees, unit variance
+
+    for truth in (modes, skewed, heavy):  # each of mean 0 and variance 1
+        found = {kind for kind, *_ in one(generator, truth, normal)}
+        assert not found & {"width", "shift", "ignores_x"}, truth
+    assert ("tails", -1, None) in one(generator, heavy, normal)
+    assert ("tails", 1, None) not in one(generator, skewed, normal)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_a_missing_mode_is_named_and_no_width(generator, share):
+    def truth(*shape):
+        second = torch.rand(*shape, generator=generator) < share
+        return torch.randn(*shape, generator=generator) + 8.0 * second
+
+    def draws(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    found = {kind for kind, *_ in one(generator, truth, draws)}
+    assert "missing_mass" in found
+    assert not found & {"width", "tails", "ignores_x"}
+
+
+@pytest.mark.parametrize("width", [0.3, 0.5, 0.7, 0.85])
+def test_a_narrow_posterior_misses_no_mode(generator, width):
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    found = one(generator, normal, lambda *shape: width * normal(*shape))
+    assert [kind[:2] for kind in found] == [("width", -1)]
+
+
+def test_a_wrong_correlation_is_named(generator):
+    xs, members = noise(generator, num_samples=200, num_pairs=1000, dim=2)
+    truths = members[0] @ torch.tensor([[1.0, 0.8], [0.0, 0.6]])
+    found = kinds(Draws(xs + truths, xs, xs + members[1:]))
+    assert found == [("correlation", -1, 0)]
+
+
+def test_a_scale_that_follows_x_is_no_blindness(generator):
+    xs = 0.5 + 2 * torch.rand(1000, 1, generator=generator)
+    members = xs * torch.randn(201, 1000, 1, generator=generator)
+    found = kinds(Draws(members[0], xs, members[1:] + 0.35 * (xs - 1.5)))
+    assert "ignores_x" not in {kind for kind, *_ in found}
+
+
+def test_where_names_any_shape_of_dependence(generator):
+    """Wrong at both ends; or too wide on one side and too narrow on the other."""
+    config = CoLTConfig(probes=("mahalanobis", "random"), num_redraws=199)
+
+    def trend(width):
+        xs = torch.randn(1000, 2, generator=generator)
+        noise = torch.randn(101, 1000, 1, generator=generator)
+        draws = Draws(xs[:, :1] + noise[0], xs, xs[:, :1] + width(xs) * noise[1:])
+        train, test = draws.split(0.5, seed=0)
+        colt = CoLT(config, seed=0).fit(train, show_progress_bar=False)
+        return find_trend(colt.test(test))
+
+    ends = trend(lambda xs: torch.where(xs[:, 1:].abs() > 1, 3.0, 1.0))
+    assert ends.feature == 1
+    assert ends.p_value <= 0.01
+    assert min(ends.excess[0], ends.excess[2]) > abs(ends.excess[1]) + 0.1
+    sides = trend(lambda xs: torch.where(xs[:, 1:] < 0, 1.8, 1 / 1.8))
+    assert sides.p_value <= 0.01
+    assert sides.excess[0] * sides.excess[2] < 0
+    assert min(abs(sides.excess[0]), abs(sides.excess[2])) > 0.05
+
+
+def test_trends_of_a_correct_posterior_are_at_the_level(
+    generator, within_binomial_band
+):
+    config = CoLTConfig(probes=("mahalanobis", "random"), num_redraws=19)
+
+    def make(n):
+        xs, members = noise(generator, 10, n, 2)
+        return Draws(xs + members[0], xs, xs + members[1:])
+
+    colt = CoLT(config, seed=0).fit(make(40), show_progress_bar=False)
+    false = sum(find_trend(colt.test(make(60))).p_value <= 0.05 for _ in range(200))
+    assert within_binomial_band(false, 200, 0.05)

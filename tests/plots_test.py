@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
@@ -65,6 +67,33 @@ def test_the_band_holds_the_curves_of_a_correct_posterior(generator):
 def test_names_are_used(reports):
     ax = plot_localization(reports[2, 2].colt, names=["mass", "spin"])
     assert {ax.get_xlabel(), ax.get_ylabel()} == {"error of mass", "error of spin"}
+
+
+@pytest.mark.parametrize(
+    "names", [["$x_$", "$\\foo$"], ["_a", "b $"], ["a" * 200, "b"]], ids=str
+)
+def test_any_name_can_be_drawn(reports, names):
+    figure = replace(reports[2, 2], names=tuple(names)).plot()
+    figure.canvas.draw()
+    legend = figure.axes[1].get_legend()
+    assert len(legend.get_texts()) == 2
+
+
+@pytest.mark.parametrize("features", [[0, 1, 0], [7], []])
+def test_unknown_features_are_named(reports, features):
+    with pytest.raises(ValueError, match="features: expected one or two positions"):
+        plot_discrepancy_map(reports[2, 2].colt, features=features)
+
+
+def test_the_map_of_a_correct_posterior_is_grey():
+    draws = GaussianTask("covariance", 0.0, 4, 2).draws(
+        400, 50, torch.Generator().manual_seed(0)
+    )
+    report = diagnose_draws(
+        draws, methods=("colt",), config=QUICK, seed=0, show_progress_bar=False
+    )
+    chance, clear = plot_discrepancy_map(report.colt).collections[:2]
+    assert len(clear.get_offsets()) < 0.25 * len(chance.get_offsets())
 
 
 def test_results_without_ranks_are_named(reports):

@@ -4,7 +4,8 @@ Nothing in the core imports this package. ``gaussian``, ``curved``, ``tree``,
 ``diffusion`` and ``trained`` are tasks, listed in ``tasks`` with the paper's settings;
 ``methods`` lists what is compared; ``runner`` fills a CSV file cell by cell and
 ``tables`` reads it. ``speed``, ``rates`` and ``sampling`` compare with sbi's own means;
-``zoo`` has one posterior of every kind that sbi trains.
+``zoo`` has one posterior of every kind that sbi trains; ``quiet`` trains without a
+word.
 
 To add a task: a frozen dataclass with ``draws(num_pairs, num_posterior_samples,
 generator)``, and an entry in `tasks.SETTINGS` and `tasks.make_task`. To add a method:

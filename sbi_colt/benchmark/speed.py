@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ from sbi.diagnostics import check_sbc, check_tarp, run_sbc, run_tarp
 from sbi.inference import NPE
 from torch.distributions import MultivariateNormal
 
+from sbi_colt.benchmark.quiet import train_quietly
 from sbi_colt.diagnose import diagnose
 from sbi_colt.randomness import generator_from, isolated_rng
 
@@ -40,11 +39,9 @@ def compare_speed(
         warnings.simplefilter("ignore")
         thetas = prior.sample((2000 + num_pairs,))
         xs = thetas + 0.5 * torch.randn_like(thetas)
-        trainer = NPE(prior, show_progress_bars=False)
-        trainer.append_simulations(thetas[num_pairs:], xs[num_pairs:])
-        with contextlib.redirect_stdout(io.StringIO()):
-            trainer.train(max_num_epochs=50)
-        posterior = trainer.build_posterior()
+        posterior = train_quietly(
+            NPE, prior, thetas[num_pairs:], xs[num_pairs:], max_num_epochs=50
+        )
         thetas, xs = thetas[:num_pairs], xs[:num_pairs]
 
         def here() -> None:

@@ -18,10 +18,7 @@ whose weights depend on x.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -33,6 +30,7 @@ from sbi.utils.metrics import c2st
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
+from sbi_colt.benchmark.quiet import train_quietly
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling import draw_posterior_samples
@@ -196,17 +194,16 @@ def _posterior(
 ) -> Any:
     task = PROBLEMS[problem]
     generator = generator_from(seed, "trained task", problem, num_simulations)
-    with isolated_rng(generator), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with isolated_rng(generator):
         thetas = task.prior().sample((num_simulations,))
-        trainer = _TRAINERS[estimator](task.prior(), show_progress_bars=False)
-        trainer.append_simulations(thetas, task.simulate(thetas))
-        with contextlib.redirect_stdout(io.StringIO()):
-            trainer.train(
-                training_batch_size=min(200, max(20, num_simulations // 20)),
-                max_num_epochs=max_epochs,
-            )
-        return trainer.build_posterior()
+        return train_quietly(
+            _TRAINERS[estimator],
+            task.prior(),
+            thetas,
+            task.simulate(thetas),
+            training_batch_size=min(200, max(20, num_simulations // 20)),
+            max_num_epochs=max_epochs,
+        )
 
 
 def _crescent(count: int) -> Tensor:

@@ -1,0 +1,81 @@
+"""Findings in words: what is wrong, where in x, and what to try."""
+
+from __future__ import annotations
+
+from sbi_colt.findings import Finding
+
+__all__ = ["advise", "describe", "feature_name", "percent"]
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, with as many digits as it needs.
+
+    Example:
+        >>> percent(0.05), percent(0.001)
+        ('5%', '0.1%')
+    """
+    return f"{100 * share:.3g}%"
+
+
+def feature_name(index: int, shape: tuple[int, ...]) -> str:
+    """Return the name of a feature of x by its place in the flattened x.
+
+    Example:
+        >>> feature_name(5, (2, 3))
+        'x[1, 2]'
+    """
+    place = [index]
+    for size in reversed(shape[1:]):
+        place = [*divmod(place[0], size), *place[1:]]
+    return f"x[{', '.join(map(str, place))}]"
+
+
+def describe(
+    finding: Finding, names: tuple[str, ...], x_shape: tuple[int, ...] = ()
+) -> str:
+    """Return a finding in words, in the indicative and without a full stop."""
+    name = "" if finding.parameter is None else names[finding.parameter]
+    is_pair = finding.kind == "correlation" and finding.feature is not None
+    other = names[finding.feature or 0] if is_pair else ""
+    return {
+        ("width", 1): "it is too wide (under-confident)",
+        ("width", -1): "it is too narrow (over-confident)",
+        ("tails", 1): "its tails are too heavy",
+        ("tails", -1): "its tails are too light",
+        ("shift", 1): f"{name} is too high",
+        ("shift", -1): f"{name} is too low",
+        ("correlation", 1): f"the correlation of {name} and {other} is too high",
+        ("correlation", -1): f"the correlation of {name} and {other} is too low",
+        ("missing_mass", -1): "it misses a region, perhaps a mode",
+        (
+            "spurious_mass",
+            1,
+        ): "it has mass where there should be little",
+    }.get(
+        (finding.kind, finding.sign),
+        "it ignores x"
+        if finding.kind == "ignores_x"
+        else f"its error in {name} changes with "
+        + feature_name(finding.feature or 0, x_shape),
+    )
+
+
+def advise(findings: tuple[Finding, ...]) -> str:
+    """Return what to try next."""
+    kinds = {finding.kind for finding in findings}
+    if "ignores_x" in kinds:
+        return (
+            "check that x reaches the network: the embedding net, its learning rate, "
+            "the scaling of x, and that pairs are not shuffled."
+        )
+    if kinds & {"missing_mass", "spurious_mass", "tails"}:
+        return (
+            "use a richer density estimator (a spline flow, flow matching), then more "
+            "simulations."
+        )
+    if "x_error" in kinds or "shift" in kinds:
+        return (
+            "train on more simulations and for longer; if that does not help, use a "
+            "richer network or embedding for x."
+        )
+    return "train on more simulations, or use a richer density estimator."
