@@ -8,7 +8,8 @@ is invariant to the order of the ranks, and is zero on the perfect grid
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -57,11 +58,13 @@ def sinkhorn(ranks: Tensor, blur: float = 0.05, num_iterations: int = 20) -> Ten
 
     .. math:: S_ε(a, b) = OT_ε(a, b) - \tfrac12 OT_ε(a, a) - \tfrac12 OT_ε(b, b)
 
-    with the cost :math:`|u - v|^2 / 2` and :math:`ε = \mathrm{blur}^2`, solved in the
-    log domain (Cuturi 2013). ε falls from 1 to its value by steps of 0.7, which is
-    what makes twenty iterations at the end enough: the relative error is below 0.1%,
-    against 10% after fifty iterations without it. The potentials are found without
-    gradients; by the envelope theorem one last update carries the gradient.
+    with the cost :math:`|u - v|^2 / 2` and :math:`ε = \mathrm{blur}^2`, solved by
+    Sinkhorn's scalings in double precision (Cuturi 2013). ε falls from 1 to its value
+    by halves, which is what makes twenty iterations at the end enough: the relative
+    error is below 0.1%, against 10% after fifty iterations without it. Each kernel is
+    the square of the one before, so that products with it are nearly all the work. The
+    potentials are found without gradients; by the envelope theorem one last update, in
+    the log domain, carries the gradient.
 
     Args:
         ranks: Ranks with shape ``(n,)``.
@@ -76,32 +79,51 @@ def sinkhorn(ranks: Tensor, blur: float = 0.05, num_iterations: int = 20) -> Ten
     epsilon = blur**2
     cross = _entropic_transport(ranks, grid, epsilon, num_iterations)
     own = _entropic_self_transport(ranks, epsilon, num_iterations)
-    with torch.no_grad():
-        other = _entropic_self_transport(grid, epsilon, num_iterations)
-    return cross - own / 2 - other / 2
+    return (
+        cross - own / 2 - _grids_own_transport(len(ranks), epsilon, num_iterations) / 2
+    )
+
+
+@lru_cache(maxsize=64)
+def _grids_own_transport(n: int, epsilon: float, steps: int) -> float:
+    grid = uniform_grid(n, torch.zeros(1, dtype=torch.float64))
+    return float(_entropic_self_transport(grid, epsilon, steps))
 
 
 def _entropic_transport(x: Tensor, y: Tensor, epsilon: float, steps: int) -> Tensor:
     cost = _cost(x, y)  # (n, m)
-    with torch.no_grad():
-        g = torch.zeros_like(y)
-        annealed = 0.7
-        while annealed > epsilon:
-            g = _soft_minimum(cost.T, _soft_minimum(cost, g, annealed), annealed)
-            annealed *= 0.7
-        for _ in range(steps):
-            g = _soft_minimum(cost.T, _soft_minimum(cost, g, epsilon), epsilon)
+    n, m = cost.shape
+    scaling = torch.ones(m, dtype=torch.float64, device=cost.device)
+    for kernel, updates in _kernels(cost, epsilon, steps):
+        scaling = scaling.square()
+        for _ in range(updates):
+            scaling = m / (kernel.T @ (n / (kernel @ scaling)))
+    # scaling = exp(g / epsilon), with g the potential of y.
+    g = (epsilon * scaling.log()).to(cost)
     return _soft_minimum(cost, g, epsilon).mean() + g.mean()
 
 
 def _entropic_self_transport(x: Tensor, epsilon: float, steps: int) -> Tensor:
     cost = _cost(x, x)
-    with torch.no_grad():
-        f = torch.zeros_like(x)
-        for _ in range(steps):  # the averaged update converges in a few steps
-            f = (f + _soft_minimum(cost, f, epsilon)) / 2
+    n = len(cost)
+    scaling = torch.ones(n, dtype=torch.float64, device=cost.device)
+    for kernel, updates in _kernels(cost, epsilon, steps):
+        scaling = scaling.square()
+        for _ in range(updates):  # the averaged update converges in a few steps
+            scaling = (scaling * n / (kernel @ scaling)).sqrt()
+    f = (epsilon * scaling.log()).to(cost)
     # The cost holds x in both roles, so the last update carries both gradients.
     return _soft_minimum(cost, f, epsilon).mean() + f.mean()
+
+
+def _kernels(cost: Tensor, epsilon: float, steps: int) -> Iterator[tuple[Tensor, int]]:
+    """Yield exp(−cost/ε) as ε falls by halves, each the square of the one before."""
+    halvings = max(0, math.ceil(-math.log2(epsilon)))
+    with torch.no_grad():
+        kernel = (cost.double() / (-epsilon * 2.0**halvings)).exp()
+        for left in range(halvings, -1, -1):
+            yield kernel, steps if left == 0 else 2
+            kernel = kernel.square() if left else kernel
 
 
 def _cost(x: Tensor, y: Tensor) -> Tensor:
