@@ -89,8 +89,8 @@ def test_public_calls_leave_the_random_state_alone(make_draws, generator, tmp_pa
     check_colt(result)
     draws.save(tmp_path / "draws.npz")
     Draws.load(tmp_path / "draws.npz")
-    colt.save(tmp_path / "colt.pt")
-    CoLT.load(tmp_path / "colt.pt", embedding_net=net)
+    colt.save(tmp_path / "colt.npz")
+    CoLT.load(tmp_path / "colt.npz", embedding_net=net)
 
 
 def test_training_pairs_are_refused_in_the_test(make_draws, generator):
@@ -166,24 +166,24 @@ def test_save_and_load_give_the_same_test(make_draws, generator, tmp_path):
     config = replace(QUICK, embedding=nn.Linear(2, 2))
     colt = fitted(make_draws(60, 20, 2, generator), config)
     test = make_draws(60, 20, 2, generator)
-    colt.save(tmp_path / "colt.pt")
-    loaded = CoLT.load(tmp_path / "colt.pt", embedding=nn.Linear(2, 2))
+    colt.save(tmp_path / "colt.npz")
+    loaded = CoLT.load(tmp_path / "colt.npz", embedding=nn.Linear(2, 2))
     assert numbers(loaded.test(test)) == numbers(colt.test(test))
     assert loaded.history == colt.history
 
 
 def test_loading_asks_for_a_users_networks(make_draws, generator, tmp_path):
     config = replace(QUICK, embedding=nn.Linear(2, 2))
-    fitted(make_draws(60, 20, 2, generator), config).save(tmp_path / "colt.pt")
+    fitted(make_draws(60, 20, 2, generator), config).save(tmp_path / "colt.npz")
     with pytest.raises(ValueError, match="embedding: expected Linear"):
-        CoLT.load(tmp_path / "colt.pt")
+        CoLT.load(tmp_path / "colt.npz")
 
 
 def test_a_saved_test_still_refuses_its_training_pairs(make_draws, generator, tmp_path):
     draws = make_draws(60, 20, 2, generator)
-    fitted(draws).save(tmp_path / "colt.pt")
+    fitted(draws).save(tmp_path / "colt.npz")
     with pytest.raises(ValueError, match="used in training"):
-        CoLT.load(tmp_path / "colt.pt").test(draws)
+        CoLT.load(tmp_path / "colt.npz").test(draws)
 
 
 def test_other_files_are_not_loaded(tmp_path):

@@ -230,8 +230,8 @@ def test_where_names_the_feature_of_x(generator):
 
 
 def test_a_loaded_report_says_the_same(blind, tmp_path):
-    blind.save(tmp_path / "report.pt")
-    loaded = DiagnosticReport.load(tmp_path / "report.pt")
+    blind.save(tmp_path / "report.npz")
+    loaded = DiagnosticReport.load(tmp_path / "report.npz")
     assert str(loaded) == str(blind)
     assert loaded.to_dict() == blind.to_dict()
     x_o = blind.colt.evidence.xs[3]
@@ -242,8 +242,8 @@ def test_a_loaded_report_says_the_same(blind, tmp_path):
 
 
 def test_a_loaded_report_plots_the_same(blind, tmp_path):
-    blind.save(tmp_path / "report.pt")
-    loaded = DiagnosticReport.load(tmp_path / "report.pt")
+    blind.save(tmp_path / "report.npz")
+    loaded = DiagnosticReport.load(tmp_path / "report.npz")
     pictures = []
     for report in (blind, loaded):
         figure = report.plot()
@@ -256,11 +256,11 @@ def test_a_loaded_report_plots_the_same(blind, tmp_path):
 def test_a_report_with_an_embedding_net_needs_it_again(tmp_path):
     net = nn.Linear(3, 2)
     report = report_on("mean", 0.3, config=replace(QUICK, embedding_net=net))
-    report.save(tmp_path / "report.pt")
+    report.save(tmp_path / "report.npz")
     with pytest.raises(ValueError, match="embedding_net: expected Linear"):
-        DiagnosticReport.load(tmp_path / "report.pt")
+        DiagnosticReport.load(tmp_path / "report.npz")
     loaded = DiagnosticReport.load(
-        tmp_path / "report.pt", embedding_net=nn.Linear(3, 2)
+        tmp_path / "report.npz", embedding_net=nn.Linear(3, 2)
     )
     x_o = report.colt.evidence.xs[0]
     assert loaded.colt.at(x_o) == report.colt.at(x_o)
@@ -288,8 +288,8 @@ def test_methods_of_ones_own_have_names_and_survive(tmp_path):
     plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert plain["methods"]["first"]["statistic"] is None
     assert plain["methods"]["first"]["details"] == {"a": [1]}
-    report.save(tmp_path / "report.pt")
-    assert str(DiagnosticReport.load(tmp_path / "report.pt")) == str(report)
+    report.save(tmp_path / "report.npz")
+    assert str(DiagnosticReport.load(tmp_path / "report.npz")) == str(report)
     plt.close(report.plot())
 
 
