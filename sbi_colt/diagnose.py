@@ -223,8 +223,8 @@ def _report(
     )
     if not report.rejected:
         return report
-    findings = find(draws, colt, level, seed)
-    trend = find_trend(colt) if colt is not None and colt.p_value <= level else None
+    trend = find_trend(draws, seed)
+    findings = find(draws, colt, level, seed, trend)
     seconds["findings"] = time.perf_counter() - start
     return replace(report, findings=findings, trend=trend)
 

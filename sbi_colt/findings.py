@@ -13,6 +13,7 @@ SBC ranks U_j, and errors t_j of the truth, standardised by its bag's mean and s
     Geary's (1935) ratio :math:`E|t| / \sqrt{E t^2}`, which no width changes; its
     p-value comes from re-drawing the bags. Where the truths' is smaller than the
     draws', they are mostly nearer and sometimes much farther: q's tails are too light.
+    Not said where the width changes with x, which looks the same.
 ``shift``
     :math:`z_j = (\bar U_j - 1/2) \sqrt{12 n}` for each parameter, where the mean of
     t_j agrees.
@@ -47,6 +48,7 @@ from sbi_colt.baselines import coverage, holm, sbc
 from sbi_colt.draws import Draws
 from sbi_colt.localization import Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
+from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult
 from sbi_colt.testing import redrawn_p_value, take_members
 
@@ -56,7 +58,7 @@ __all__ = ["Finding", "Trend", "find", "find_trend"]
 # logarithms, below which q ignores x.
 _IGNORES_X = 0.02
 # Standard errors by which a moment must agree with its rule.
-_AGREES = 2.0
+_AGREES = 3.0
 # Share of the draws beyond which a truth is far out.
 _FAR = 0.95
 # Features of x that are looked at; more are thinned out evenly.
@@ -91,29 +93,35 @@ class Finding:
 
 @dataclass(frozen=True)
 class Trend:
-    """How the discrepancy changes with x.
+    """How the error changes with x.
 
     Args:
         feature: Index of the feature of x (flattened) that goes with it most.
-        correlation: Correlation of the discrepancy with the feature, or with its
-            distance from its median.
+        kind: ``"central"`` (whether truths lie in the central half of q) or ``"below"``
+            (whether they lie below its median).
+        parameter: The parameter that it is about; `None` for all of them together.
         p_value: Exact p-value of the largest correlation, by re-drawing the bags.
             Null: q(θ | x) = p(θ | x); resolution 1/1000.
-        excess: Mass of truths in the ball beyond that of draws, where the feature is
-            low, middling and high (thirds of the test pairs).
+        shares: Share of such truths where the feature is low, middling and high (thirds
+            of the pairs); 1/2 where q is right.
     """
 
     feature: int
-    correlation: float
+    kind: str
+    parameter: int | None
     p_value: float
-    excess: tuple[float, ...] = ()
+    shares: tuple[float, ...]
 
     def __post_init__(self):
-        object.__setattr__(self, "excess", tuple(self.excess))  # a list from JSON
+        object.__setattr__(self, "shares", tuple(self.shares))  # a list from JSON
 
 
 def find(
-    draws: Draws, colt: CoLTResult | None, level: float, seed: int
+    draws: Draws,
+    colt: CoLTResult | None,
+    level: float,
+    seed: int,
+    trend: Trend | None = None,
 ) -> tuple[Finding, ...]:
     """Return the findings that are significant at a level, most certain first.
 
@@ -122,6 +130,7 @@ def find(
         colt: CoLT's result, where there is one.
         level: Family-wise level.
         seed: Seed.
+        trend: How the error changes with x, where that is known.
     """
     generator = generator_from(seed, "findings", digest(draws.thetas, draws.xs))
     evidence = _Errors.of(draws, seed, generator)
@@ -147,6 +156,8 @@ def find(
     if "missing_mass" in found:
         found.pop("width", None)
         found.pop("tails", None)
+    if trend is not None and trend.kind == "central" and trend.p_value <= level:
+        found.pop("tails", None)  # widths that differ between xs look like tails
     if evidence.is_constant and "x_error" in found:
         found["x_error"] = replace(found["x_error"], kind="ignores_x")
     findings = [*found.values(), *shifts]
@@ -295,45 +306,53 @@ def _missing(evidence: _Errors) -> tuple[Finding, bool]:
     return finding, share >= 0.1 and bool(uniform) and apart
 
 
-def find_trend(colt: CoLTResult) -> Trend:
-    """Return the feature of x on which CoLT's discrepancy depends most.
+def find_trend(draws: Draws, seed: int) -> Trend:
+    """Return the feature of x on which the error depends most.
 
-    The discrepancy of a pair is whether its truth lies in a probe's ball, less that
-    ball's mass under q. It is correlated with each feature and with the feature's
-    distance from its median; the largest correlation over all probes counts, and all
-    choices but the ball's size, made on training pairs, are made in each re-drawing.
+    For each pair it is asked whether the truth lies in the central half of its bag, by
+    Mahalanobis distance and for each parameter, and whether it lies below the median of
+    each parameter. The answers are correlated with each feature of x and with the
+    feature's distance from its median; the largest correlation counts, and the same is
+    done when another member of each bag plays the truth.
     """
-    evidence = colt.evidence
-    levels = torch.tensor([probe.level for probe in colt.probes]).to(evidence.tables)
-    columns = _features(evidence.xs)
+    generator = generator_from(seed, "trend", digest(draws.thetas, draws.xs))
+    members, truth = draws.bags(generator)
+    scales = Scales.of(draws.thetas, draws.xs, draws.samples)
+    distances = make_frame(members, "bag", scales).to_points(members).norm(dim=-1)
+    below = torch.stack([bag_ranks(column, generator) for column in members.unbind(-1)])
+    answers = torch.cat(
+        [
+            (bag_ranks(distances, generator) <= 0.5).unsqueeze(0),
+            (below - 0.5).abs() <= 0.25,
+            below <= 0.5,
+        ]
+    ).float()  # (1 + 2 d, N, K + 1)
+    columns = _features(draws.xs)
     features = torch.cat([columns, (columns - columns.median(dim=0).values).abs()], 1)
 
-    def correlations(members: Tensor) -> Tensor:
-        ranks = take_members(evidence.tables, members)  # (..., P, N)
-        return _correlate((ranks <= levels.unsqueeze(1)).double(), features)
+    def correlations(chosen: Tensor) -> Tensor:
+        return _correlate(take_members(answers, chosen), features)  # (..., 1 + 2 d, F)
 
-    observed = correlations(evidence.truth)  # (P, 2 F)
-    probe, best = divmod(int(observed.abs().argmax()), observed.shape[1])
-    generator = generator_from(colt.seed, "trend", digest(evidence.xs))
-    shape = (_NUM_REDRAWS, len(evidence.truth))
-    members = torch.randint(evidence.tables.shape[-1], shape, generator=generator)
-    step = max(1, _CHUNK // observed.numel() // 8)
+    observed = correlations(truth)
+    question, best = divmod(int(observed.abs().argmax()), observed.shape[1])
+    shape = (_NUM_REDRAWS, len(draws))
+    chosen = torch.randint(members.shape[1], shape, generator=generator)
+    step = max(1, _CHUNK // (len(answers) * len(draws)))
     null = torch.cat(
         [
-            correlations(part.to(evidence.tables.device)).abs().amax(dim=(-1, -2))
-            for part in members.split(step)
+            correlations(part.to(truth.device)).abs().amax(dim=(-1, -2))
+            for part in chosen.split(step)
         ]
     )
-    p_value = redrawn_p_value(float(observed.abs().max()), null, generator)
-    column = best % columns.shape[1]
-    excess = (colt.probes[probe].ranks <= float(levels[probe])).double()
-    excess = excess - float(levels[probe])
-    thirds = columns[:, column].argsort().cpu().tensor_split(3)
+    feature = best % columns.shape[1]
+    own = take_members(answers, truth)[question]
+    thirds = columns[:, feature].argsort().tensor_split(3)
     return Trend(
-        _feature_index(evidence.xs, column),
-        float(observed[probe, best]),
-        p_value,
-        tuple(float(excess[third].mean()) for third in thirds),
+        _feature_index(draws.xs, feature),
+        "central" if question <= draws.dim else "below",
+        (question - 1) % draws.dim if question else None,
+        redrawn_p_value(float(observed.abs().max()), null, generator),
+        tuple(float(own[third].mean()) for third in thirds),
     )
 
 
@@ -386,11 +405,12 @@ def _correlate(values: Tensor, features: Tensor) -> Tensor:
 
     Constant values or features correlate with nothing.
     """
+    values = values.double()
     values = values - values.mean(dim=-1, keepdim=True)
     features = features - features.mean(dim=0)
     values = values / values.norm(dim=-1, keepdim=True).clamp_min(1e-300)
     features = features / features.norm(dim=0).clamp_min(1e-300)
-    return values.to(features) @ features
+    return values @ features
 
 
 def _two_sided(mean: float, precision: float) -> float:

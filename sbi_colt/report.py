@@ -21,7 +21,7 @@ from sbi_colt.html import embed_figure, make_page, make_table
 from sbi_colt.plots import panels, plot_report
 from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.storage import load_file, pack_result, save_file, unpack_result
-from sbi_colt.wording import advise, describe, feature_name, percent
+from sbi_colt.wording import advise, describe, describe_trend, percent
 
 __all__ = ["Cost", "DiagnosticReport", "summarize"]
 
@@ -49,7 +49,7 @@ class DiagnosticReport:
         results: Result of each method by its name.
         level: Family-wise level of the verdict.
         findings: What is wrong, by the rules of `sbi_colt.findings`.
-        trend: How the discrepancy changes with x, where CoLT rejects.
+        trend: How the error changes with x, where something is rejected.
         names: Names of the parameters.
         cost: What it cost.
         seed: The seed.
@@ -304,15 +304,12 @@ class DiagnosticReport:
         return f"How wrong: {start}; the estimate is {colt.distance:.0%}."
 
     def _where_sentence(self, trend: Trend) -> str:
-        name = feature_name(trend.feature, self._x_shape)
         if trend.p_value > self.level:
             return "no dependence on x was found at this budget."
-        low, middle, high = (f"{100 * value:+.0f}%" for value in trend.excess)
-        return (
-            f"the error depends on {name} (p = {trend.p_value:.2g}). Truths in a ball, "
-            f"beyond the draws' share, where {name} is low, middling, high: {low}, "
-            f"{middle}, {high}. report.colt.at(x_o) is the verdict at one x."
-        )
+        text = describe_trend(trend, self.names, self._x_shape)
+        if self.colt is None:
+            return f"{text}."
+        return f"{text}. report.colt.at(x_o) is the verdict at one x."
 
     @property
     def _x_shape(self) -> tuple[int, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sbi_colt.findings import Finding
+from sbi_colt.findings import Finding, Trend
 
-__all__ = ["advise", "describe", "feature_name", "percent"]
+__all__ = ["advise", "describe", "describe_trend", "feature_name", "percent"]
 
 
 def percent(share: float) -> str:
@@ -57,6 +57,23 @@ def describe(
         if finding.kind == "ignores_x"
         else f"its error in {name} changes with "
         + feature_name(finding.feature or 0, x_shape),
+    )
+
+
+def describe_trend(
+    trend: Trend, names: tuple[str, ...], x_shape: tuple[int, ...]
+) -> str:
+    """Return how the error changes with x in words, without a full stop."""
+    feature = feature_name(trend.feature, x_shape)
+    place = "the central half of q" if trend.kind == "central" else "the median of q"
+    if trend.parameter is not None:
+        place += f" for {names[trend.parameter]}"
+    where = "in" if trend.kind == "central" else "below"
+    low, middle, high = (f"{share:.0%}" for share in trend.shares)
+    return (
+        f"the error depends on {feature} (p = {trend.p_value:.2g}): {low}, {middle}, "
+        f"{high} of truths lie {where} {place} where {feature} is low, middling, high "
+        "(50% if q is right)"
     )
 
 

@@ -224,7 +224,7 @@ def test_where_names_the_feature_of_x(generator):
         show_progress_bar=False,
     )
     assert report.trend.feature == 1
-    low, _, high = report.trend.excess
+    low, _, high = report.trend.shares
     assert high > low + 0.2
     assert "the error depends on x[1]" in str(report).replace("\n", " ")
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sbi_colt import CoLT, CoLTConfig, Draws
+from sbi_colt import Draws
 from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.findings import find, find_trend
 
@@ -159,36 +159,47 @@ def test_a_scale_that_follows_x_is_no_blindness(generator):
 
 
 def test_where_names_any_shape_of_dependence(generator):
-    """Wrong at both ends; or too wide on one side and too narrow on the other."""
-    config = CoLTConfig(probes=("mahalanobis", "random"), num_redraws=199)
+    """Wrong at both ends; too wide here and too narrow there; shifted on one side."""
 
-    def trend(width):
+    def trend(width, shift):
         xs = torch.randn(1000, 2, generator=generator)
-        noise = torch.randn(101, 1000, 1, generator=generator)
-        draws = Draws(xs[:, :1] + noise[0], xs, xs[:, :1] + width(xs) * noise[1:])
-        train, test = draws.split(0.5, seed=0)
-        colt = CoLT(config, seed=0).fit(train, show_progress_bar=False)
-        return find_trend(colt.test(test))
+        noise = torch.randn(101, 1000, 2, generator=generator)
+        samples = xs + width(xs) * noise[1:]
+        samples[..., 0] += shift(xs)
+        return find_trend(Draws(xs + noise[0], xs, samples), 0)
 
-    ends = trend(lambda xs: torch.where(xs[:, 1:].abs() > 1, 3.0, 1.0))
-    assert ends.feature == 1
-    assert ends.p_value <= 0.01
-    assert min(ends.excess[0], ends.excess[2]) > abs(ends.excess[1]) + 0.1
-    sides = trend(lambda xs: torch.where(xs[:, 1:] < 0, 1.8, 1 / 1.8))
-    assert sides.p_value <= 0.01
-    assert sides.excess[0] * sides.excess[2] < 0
-    assert min(abs(sides.excess[0]), abs(sides.excess[2])) > 0.05
+    ends = trend(lambda xs: torch.where(xs[:, 1:].abs() > 1, 3.0, 1.0), lambda xs: 0)
+    assert (ends.feature, ends.kind, ends.p_value) == (1, "central", 0.001)
+    assert min(ends.shares[0], ends.shares[2]) > 0.1 + ends.shares[1]
+    sides = trend(lambda xs: torch.where(xs[:, 1:] < 0, 1.8, 1 / 1.8), lambda xs: 0)
+    assert (sides.feature, sides.kind, sides.p_value) == (1, "central", 0.001)
+    assert sides.shares[0] > 0.6 > 0.4 > sides.shares[2]
+    shifted = trend(lambda xs: 1.0, lambda xs: 0.7 * (xs[:, 1] > 0))
+    assert (shifted.feature, shifted.kind, shifted.parameter) == (1, "below", 0)
+    assert shifted.shares[0] < 0.6 < shifted.shares[2]
 
 
-def test_trends_of_a_correct_posterior_are_at_the_level(
-    generator, within_binomial_band
-):
-    config = CoLTConfig(probes=("mahalanobis", "random"), num_redraws=19)
+def test_an_error_that_is_alike_everywhere_depends_on_nothing(generator):
+    """Skewed truths under Gaussian draws, at every x."""
+    xs = torch.randn(1000, 1, generator=generator)
+    skewed = torch.rand(1000, 1, generator=generator).log().neg() - 1
+    samples = xs + torch.randn(200, 1000, 1, generator=generator)
+    assert find_trend(Draws(xs + skewed, xs, samples), 0).p_value > 0.01
 
-    def make(n):
-        xs, members = noise(generator, 10, n, 2)
-        return Draws(xs + members[0], xs, xs + members[1:])
 
-    colt = CoLT(config, seed=0).fit(make(40), show_progress_bar=False)
-    false = sum(find_trend(colt.test(make(60))).p_value <= 0.05 for _ in range(200))
+def test_a_width_that_changes_with_x_is_not_called_tails(generator):
+    xs = torch.randn(1000, 1, generator=generator)
+    noise = torch.randn(101, 1000, 1, generator=generator)
+    width = torch.where(xs < 0, 1.8, 1 / 1.8)
+    draws = Draws(xs + noise[0], xs, xs + width * noise[1:])
+    found = find(draws, None, 0.05, 0, find_trend(draws, 0))
+    assert "tails" not in {finding.kind for finding in found}
+
+
+def test_false_trends_are_at_the_level(generator, within_binomial_band):
+    false = 0
+    for _ in range(200):
+        xs, members = noise(generator, 10, 60, 2)
+        draws = Draws(xs + members[0], xs, xs + members[1:])
+        false += find_trend(draws, 0).p_value <= 0.05
     assert within_binomial_band(false, 200, 0.05)
