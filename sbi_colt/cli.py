@@ -128,6 +128,13 @@ def _add_benchmarks(commands: Any) -> None:
     )
     rates.add_argument("--quiet", action="store_true", help="no progress bars")
     rates.set_defaults(run=_benchmark_rates)
+    curvature = benchmarks.add_parser(
+        "curvature",
+        help="how much the curved family is bent",
+        description="Measure the total curvature of principal curves through bivariate "
+        "Gaussians, before and after the map of the curved family (half a minute).",
+    )
+    curvature.set_defaults(run=_benchmark_curvature)
     run = benchmarks.add_parser(
         "run",
         help="measure power on the paper's tasks, and go on where it stopped",
@@ -270,6 +277,14 @@ def _benchmark_rates(options: argparse.Namespace) -> int:
     from sbi_colt.benchmark.rates import compare_rates
 
     for line in compare_rates(show_progress_bar=not options.quiet):
+        print(line, flush=True)
+    return 0
+
+
+def _benchmark_curvature(options: argparse.Namespace) -> int:
+    from sbi_colt.benchmark.curved import curvature_lines
+
+    for line in curvature_lines():
         print(line, flush=True)
     return 0
 

@@ -8,7 +8,12 @@ import torch
 
 from sbi_colt import CoLT, CoLTConfig, Draws
 from sbi_colt.baselines import sbc
-from sbi_colt.benchmark.curved import bend, principal_curve, total_curvature
+from sbi_colt.benchmark.curved import (
+    bend,
+    curvature_lines,
+    principal_curve,
+    total_curvature,
+)
 from sbi_colt.benchmark.diffusion import (
     DiffusionTask,
     noise_levels,
@@ -148,6 +153,13 @@ def test_bending_adds_curvature():
     after = total_curvature(principal_curve(bend(cloud, 2).double().numpy()))
     assert before < 150
     assert after > 2 * before
+
+
+def test_curvature_is_tabulated():
+    header, one, three = curvature_lines(num_points=200, num_seeds=2)
+    assert header.split() == ["deviation", "before", "after"]
+    assert one.split()[0] == "1"
+    assert float(three.split()[1]) > 0
 
 
 def test_the_tree_has_the_components_of_its_description():

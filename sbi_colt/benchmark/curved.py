@@ -14,6 +14,7 @@ total turning of the curve in degrees.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,7 +26,13 @@ from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng
 
-__all__ = ["CurvedTask", "bend", "principal_curve", "total_curvature"]
+__all__ = [
+    "CurvedTask",
+    "bend",
+    "curvature_lines",
+    "principal_curve",
+    "total_curvature",
+]
 
 _NUM_HIDDEN = 128
 
@@ -111,6 +118,29 @@ def total_curvature(curve: np.ndarray, num_segments: int = 50) -> float:
     steps /= np.linalg.norm(steps, axis=1, keepdims=True).clip(1e-300)
     turns = np.arccos((steps[1:] * steps[:-1]).sum(axis=1).clip(-1, 1))
     return float(np.degrees(turns.sum()))
+
+
+def curvature_lines(num_points: int = 1000, num_seeds: int = 10) -> Iterator[str]:
+    """Yield a table of total curvature before and after bending, in degrees.
+
+    Bivariate Gaussians with correlation 0.9 and standard deviation 1 or 3, each bent by
+    networks of several seeds; medians with the smallest and the largest.
+    """
+    yield f"{'deviation':>9}{'before':>20}{'after':>20}"
+    generator = generator_from(0, "curvature")
+    factor = torch.linalg.cholesky(torch.tensor([[1.0, 0.9], [0.9, 1.0]]))
+    for deviation in (1, 3):
+        before, after = [], []
+        for seed in range(num_seeds):
+            normal = torch.randn(num_points, 2, generator=generator)
+            cloud = deviation * normal @ factor.T
+            for points, into in ((cloud, before), (bend(cloud, seed), after)):
+                curve = principal_curve(points.double().numpy())
+                into.append(total_curvature(curve))
+        yield f"{deviation:>9}" + "".join(
+            f"{np.median(values):>8.0f} ({min(values):>3.0f}-{max(values):>4.0f})"
+            for values in (before, after)
+        )
 
 
 def _arc_length(curve: np.ndarray) -> np.ndarray:
