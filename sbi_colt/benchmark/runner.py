@@ -160,16 +160,14 @@ def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
                 cells += make_cells([family + name], alphas, [dims], **few)
     cells += make_cells(["blind"], **few)
     # Batches of a thousand pairs: the paper's variants cost most, so less of them.
-    large = ("default", "paper-full", "sbc", "tarp")
+    large = ("default", "sbc", "tarp")
     cells += make_cells(["diffusion"], methods=large, **{**few, "num_batches": 5})
     trained = {"methods": ("default", "c2st", EXACT), "seeds": seeds, "num_batches": 5}
     for problem in ("two-moons", "outliers"):
         cells += make_cells([f"{problem}-npe", f"{problem}-fmpe"], **trained)
     others = ("default", "c2st", "sbc", "tarp")
     cells += make_cells(["tree"], (0, 0.5, 1.5, 4), methods=others, **few)
-    return cells + make_cells(
-        ["tree"], (1.5, 4), methods=("paper-full", "paper-id"), **few
-    )
+    return cells + make_cells(["tree"], (1.5, 4), methods=("paper-full",), **few)
 
 
 def paper_cells() -> list[Cell]:
