@@ -42,7 +42,7 @@ _MAX_POINTS = 2000
 _MAX_TEXT = 30
 
 
-def figure_text(text: str) -> str:
+def figure_text(text: str, length: int = _MAX_TEXT) -> str:
     """Return a name as matplotlib can show it: short, and with mathematics or none.
 
     Example:
@@ -50,8 +50,8 @@ def figure_text(text: str) -> str:
         'a name that goes on and on an…'
     """
     text = str(text)
-    if len(text) > _MAX_TEXT:
-        text = text[: _MAX_TEXT - 1] + "…"
+    if len(text) > length:
+        text = text[: length - 1] + "…"
     try:
         MathTextParser("agg").parse(text)
     except ValueError:
@@ -98,7 +98,8 @@ def _span(cloud: Cloud, *parameters: int) -> float:
     """Return how far from zero the errors of some parameters reach."""
     columns = list(parameters)
     draws = np.quantile(np.abs(cloud.errors[:, columns]), 0.999)
-    return float(max(draws, np.quantile(np.abs(cloud.truths[:, columns]), 0.99)))
+    truths = np.quantile(np.abs(cloud.truths[:, columns]), 0.99)
+    return float(max(draws, truths)) or 1.0  # of a constant parameter
 
 
 def draw_histogram(ax: Axes, cloud: Cloud, j: int) -> None:
@@ -168,6 +169,7 @@ def draw_corner(
     ax.set_axis_off()
     first = None
     side = 1 / len(parameters)
+    short = [figure_text(text, _MAX_TEXT // len(parameters)) for text in label]
     for row, i in enumerate(parameters):
         for column, j in enumerate(parameters[: row + 1]):
             corner = (column * side, 1 - (row + 1) * side)
@@ -179,11 +181,11 @@ def draw_corner(
             else:
                 draw_scatter(inset, cloud, j, i, seed=seed, size=0.5)
             if row == len(parameters) - 1:
-                inset.set_xlabel(label[column], fontsize="small")
+                inset.set_xlabel(short[column], fontsize="small")
             else:
                 inset.tick_params(labelbottom=False)
             if column == 0 and row:
-                inset.set_ylabel(label[row], fontsize="small")
+                inset.set_ylabel(short[row], fontsize="small")
             else:
                 inset.tick_params(labelleft=False)
     assert first is not None

@@ -103,7 +103,7 @@ class ComparisonReport:
                 *(_line(row, (10, 14, 10, 10, 15)) for row in rows),
                 rule,
                 "",
-                *(_line(row, (10,) * (len(row) - 1)) for row in methods),
+                *_blocks(methods),
                 "",
                 *pairs,
                 "",
@@ -351,6 +351,15 @@ def _colt(report: DiagnosticReport) -> CoLTResult:
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     cells = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))
     return f"{row[0][: _NAME - 1]:<{_NAME}}{''.join(cells)}".rstrip()
+
+
+def _blocks(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield lines of a table whose columns go on below where they are too many."""
+    size = (_WIDTH - _NAME) // 10
+    for start in range(1, len(rows[0]), size):
+        for name, *cells in rows:
+            shown = [cell[:9] for cell in cells[start - 1 : start - 1 + size]]
+            yield _line((name, *shown), (10,) * len(shown))
 
 
 def _check_posteriors(posteriors: Any) -> None:

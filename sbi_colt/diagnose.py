@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -207,7 +208,8 @@ def _report(
             results[name] = _BASELINES[name](draws, config, seed)
         else:
             with isolated_rng(generator_from(seed, "method", name)):
-                results[name] = _as_result(name, own(draws))
+                # A copy: what the function changes must not reach the others.
+                results[name] = _as_result(name, own(copy.deepcopy(draws)))
         seconds[name] = time.perf_counter() - start
     colt = results.get("colt")
     colt = colt if isinstance(colt, CoLTResult) else None
@@ -220,6 +222,7 @@ def _report(
         names=names,
         cost=Cost(len(draws), draws.num_posterior_samples, seconds),
         seed=seed,
+        x_shape=tuple(draws.xs.shape[1:]),
     )
     if not report.rejected:
         return report
@@ -284,8 +287,9 @@ def _as_result(name: str, value: Any) -> TestResult:
         p_value, statistic = float(cast(float, p_value)), float(statistic)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"methods: {name!r} returned {type(p_value).__name__}; expected a "
-            "TestResult, a dict with p_value and statistic, or a p-value."
+            f"methods: {name!r} returned the p-value {p_value!r} and the statistic "
+            f"{statistic!r}; expected a TestResult, a dict with numbers p_value and "
+            "statistic, or a p-value."
         ) from error
     if not 0 <= p_value <= 1:
         raise ValueError(
@@ -293,7 +297,7 @@ def _as_result(name: str, value: Any) -> TestResult:
             "[0, 1]."
         )
     try:
-        json.dumps(details, allow_nan=False)
+        details = json.loads(json.dumps(details, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"methods: the details that {name!r} returned are not ready for JSON "
@@ -306,8 +310,10 @@ def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"theta[{i}]" for i in range(dim))
     sized = hasattr(names, "__len__") and not isinstance(names, str)
-    if not sized or len(names) != dim or not all(map(str, names)):
-        raise ValueError(f"parameter_names: expected {dim} names, got {names!r}.")
+    if not sized or len(set(map(str, names)) - {""}) != dim or len(names) != dim:
+        raise ValueError(
+            f"parameter_names: expected {dim} different names, got {names!r}."
+        )
     return tuple(map(str, names))
 
 

@@ -1,42 +1,52 @@
 r"""What is wrong, and at which x: rules from ranks and errors to findings.
 
-Each rule is a test with a p-value under the null hypothesis q = p; Holm's adjustment
-over all rules controls the chance of any false finding. Ranks can deviate for several
-reasons, so a rule in the language of moments must agree with its own ranks before it
-speaks. With n pairs, coverage ranks U (Mahalanobis distance from the posterior mean),
-SBC ranks U_j, and errors t_j of the truth, standardised by its bag's mean and spread:
+Each rule is a test with a p-value under the null hypothesis q = p; Bonferroni's
+adjustment over the kinds of finding, and within a kind over parameters, controls the
+chance of any false one. Errors t_j are those of
+parameter j, standardised by the mean and spread of the *other* members of the bag, so
+that a truth far out does not hide itself. Ranks and moments can deviate for several
+reasons, so a rule speaks only where a second look agrees, and the rules for widths,
+tails and correlations look at errors about their own mean: a shift is none of them.
 
-``width``
-    :math:`z = (\bar U - 1/2) \sqrt{12 n}`. Truths too near the centre mean that q is
-    too wide, too far that it is too narrow; said only where the mean of t² agrees.
-``tails``
-    Geary's (1935) ratio :math:`E|t| / \sqrt{E t^2}`, which no width changes; its
-    p-value comes from re-drawing the bags. Where the truths' is smaller than the
-    draws', they are mostly nearer and sometimes much farther: q's tails are too light.
-    Not said where the width changes with x, which looks the same.
 ``shift``
-    :math:`z_j = (\bar U_j - 1/2) \sqrt{12 n}` for each parameter, where the mean of
-    t_j agrees.
+    :math:`z_j = (\bar U_j - 1/2) \sqrt{12 n}` of the SBC ranks of each parameter,
+    where the mean of t_j agrees.
+``x_error``
+    The largest correlation of a parameter's errors with a feature of x or with the
+    feature's distance from its median (Bonferroni's adjustment). A mean error that
+    changes with x looks like a wrong spread, so beside it nothing is called too narrow,
+    and neither tails nor correlations are named. Where q's means and spreads hardly
+    differ between xs, q ``ignores_x``; so it does if no rule speaks and a trend over x
+    was found.
+``width``
+    :math:`\log E t_j^2` against that of the draws, where :math:`\log E|t_j|` agrees;
+    for each parameter, and for their mean over all. All parameters together are named
+    where none or most of them are wrong by themselves, in the same direction.
+``tails``
+    The ratio of the median of :math:`|t_j|` to its mean, which no width changes, by
+    its logarithm and averaged over parameters. Where the truths' is smaller than the
+    draws', they are mostly nearer and sometimes much farther: q's tails are too light.
+    Not said where the width changes with x, which looks the same. (Geary's (1935) ratio
+    of moments cannot be re-drawn from bags whose own tails are heavy.)
 ``correlation``
     The mean of t_i t_j, each by its root mean square, against that of the draws, for
     the pair of parameters that differs most (Bonferroni's adjustment over pairs).
 ``missing_mass``
-    More than a tenth of truths beyond 95% of the draws (a binomial test), most of them
-    far beyond all draws, and the others with uniform ranks: not a matter of width, so
-    neither width nor tails are named.
-``x_error``
-    The largest correlation of a parameter's error with a feature of x; its p-value
-    comes from re-drawing the bags. Where q's means and spreads hardly differ between
-    xs, and this rule speaks or no other does, q ``ignores_x``.
+    More than a tenth of truths beyond 95% of the draws (a binomial test of the coverage
+    ranks), most of them far beyond all draws, and the others with uniform ranks: not a
+    matter of width, so neither width nor tails are named.
 
-If none of them speaks although CoLT rejects, the worst ball itself is the finding:
-``missing_mass`` where p has at least twice the mass of q in it, ``spurious_mass`` where
-q has at least twice that of p.
+The null distributions of widths and tails come from re-drawing which member of each bag
+plays the truth; those of widths through their mean and spread. If no rule speaks
+although CoLT rejects, the worst ball itself is the finding: ``missing_mass`` where p
+has at least twice the mass of q in it, ``spurious_mass`` where q has at least twice
+that of p.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -44,7 +54,7 @@ import torch
 from scipy.stats import binom, kstest, norm
 from torch import Tensor
 
-from sbi_colt.baselines import coverage, holm, sbc
+from sbi_colt.baselines import coverage, sbc
 from sbi_colt.draws import Draws
 from sbi_colt.localization import Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
@@ -57,10 +67,14 @@ __all__ = ["Finding", "Trend", "find", "find_trend"]
 # Share of the variance of q's draws between xs, and variance of their spreads'
 # logarithms, below which q ignores x.
 _IGNORES_X = 0.02
-# Standard errors by which a moment must agree with its rule.
+# Standard errors by which a second look must agree with its rule.
 _AGREES = 3.0
 # Share of the draws beyond which a truth is far out.
 _FAR = 0.95
+# Share of the parameters that must be too wide or too narrow to say it of all.
+_MOST = 2 / 3
+# With fewer draws a spread without one of them means nothing.
+_MIN_DRAWS = 3
 # Features of x that are looked at; more are thinned out evenly.
 _MAX_FEATURES = 50
 _NUM_REDRAWS = 999
@@ -80,7 +94,8 @@ class Finding:
         parameter: Index of the parameter, where it is about one.
         feature: Index of the feature of x, where it is about one; that of the second
             parameter of a correlation.
-        size: Mean rank minus 1/2, or a correlation, or a difference of masses.
+        size: Mean rank minus 1/2, a difference of logarithms or ratios, a correlation,
+            or a difference of masses.
     """
 
     kind: str
@@ -132,40 +147,57 @@ def find(
         seed: Seed.
         trend: How the error changes with x, where that is known.
     """
+    if draws.num_posterior_samples < _MIN_DRAWS:
+        return ()
     generator = generator_from(seed, "findings", digest(draws.thetas, draws.xs))
     evidence = _Errors.of(draws, seed, generator)
     candidates = [
-        _width(evidence),
         *_shifts(evidence),
+        _x_error(evidence, draws.xs),
+        *_spreads(evidence, generator),
         *_correlation(evidence),
         _missing(evidence),
-        (_tails(evidence, generator), True),
-        (_x_error(evidence, draws.xs, generator), True),
     ]
-    adjusted = holm([candidate.p_value for candidate, _ in candidates])
-    found = {
-        candidate.kind: replace(candidate, p_value=p)
-        for (candidate, agrees), p in zip(candidates, adjusted, strict=True)
-        if p <= level and agrees and candidate.kind != "shift"
-    }
-    shifts = [
+    # Bonferroni's adjustment over the kinds, and within a kind over its candidates.
+    number = Counter(candidate.kind for candidate, _ in candidates)
+    found = [
         replace(candidate, p_value=p)
-        for (candidate, agrees), p in zip(candidates, adjusted, strict=True)
-        if p <= level and agrees and candidate.kind == "shift"
+        for candidate, agrees in candidates
+        if agrees
+        and (p := candidate.p_value * len(number) * number[candidate.kind]) <= level
     ]
-    if "missing_mass" in found:
-        found.pop("width", None)
-        found.pop("tails", None)
-    if trend is not None and trend.kind == "central" and trend.p_value <= level:
-        found.pop("tails", None)  # widths that differ between xs look like tails
-    if evidence.is_constant and "x_error" in found:
-        found["x_error"] = replace(found["x_error"], kind="ignores_x")
-    findings = [*found.values(), *shifts]
+    if trend is not None and trend.p_value > level:
+        trend = None
+    width_follows_x = trend is not None and trend.kind == "central"
+    findings = _consistent(found, draws.dim, width_follows_x)
+    if evidence.is_constant:
+        findings = [
+            replace(f, kind="ignores_x") if f.kind == "x_error" else f for f in findings
+        ]
     if not findings and colt is not None and colt.p_value <= level:
         findings = _worst_ball(colt)
-        if evidence.is_constant:
-            findings = [Finding("ignores_x", 1, colt.p_value)]
+        if evidence.is_constant and trend is not None:
+            findings = [Finding("ignores_x", 1, trend.p_value)]
     return tuple(sorted(findings, key=lambda finding: finding.p_value))
+
+
+def _consistent(found: list[Finding], dim: int, width_follows_x: bool) -> list[Finding]:
+    """Return the findings that no other one explains."""
+    kinds = {finding.kind for finding in found}
+    single = [f for f in found if f.kind == "width" and f.parameter is not None]
+    signs = {f.sign for f in single}
+    all_alike = len(signs) <= 1 and not 0 < len(single) < _MOST * dim
+
+    def stays(finding: Finding) -> bool:
+        if finding.kind == "width":
+            narrow = finding.sign < 0 and "x_error" in kinds
+            about_all = finding.parameter is None
+            return not narrow and about_all == all_alike and "missing_mass" not in kinds
+        if finding.kind == "tails":
+            return not width_follows_x and not kinds & {"x_error", "missing_mass"}
+        return finding.kind != "correlation" or "x_error" not in kinds
+
+    return [finding for finding in found if stays(finding)]
 
 
 @dataclass(frozen=True)
@@ -185,6 +217,7 @@ class _Errors:
         scales = Scales.of(draws.thetas, draws.xs, draws.samples)
         points = make_frame(members, "bag", scales).to_points(members)
         members = members.double()
+        size = members.shape[1]
         mean = members.mean(dim=1, keepdim=True)
         deviation = members.std(dim=1, keepdim=True).clamp_min(1e-300)
         central, single = coverage(draws, seed=seed).ranks, sbc(draws, seed=seed).ranks
@@ -194,9 +227,9 @@ class _Errors:
             central,
             single,
             points.norm(dim=-1),
-            (members - mean) / deviation,
+            _externally_studentised((members - mean) / deviation),
             truth,
-            _is_constant(mean.squeeze(1), deviation.squeeze(1), members.shape[1]),
+            _is_constant(mean.squeeze(1), deviation.squeeze(1), size),
         )
 
     @property
@@ -209,7 +242,8 @@ class _Errors:
     ) -> Tensor:
         """Return a statistic of errors ``(..., N, d)`` when others play the truth."""
         num_pairs, size, dim = self.errors.shape
-        index = torch.randint(size, (_NUM_REDRAWS, num_pairs), generator=generator)
+        shape = (_NUM_REDRAWS, num_pairs)
+        index = torch.randint(size, shape, generator=generator)
         step = max(1, _CHUNK // (num_pairs * dim))
         parts = index.to(self.errors.device).split(step)
         return torch.cat([statistic(self._take(part)) for part in parts])
@@ -217,6 +251,18 @@ class _Errors:
     def _take(self, index: Tensor) -> Tensor:
         rows = torch.arange(len(self.truth), device=self.truth.device)
         return self.errors[rows, index]  # (..., N, d)
+
+
+def _externally_studentised(errors: Tensor) -> Tensor:
+    """Return errors by mean and spread of the other members, from those of all.
+
+    With errors e of n members by their common mean and spread, the others' mean is
+    −e / (n − 1) and the sum of squares about it n − 1 − n e² / (n − 1).
+    """
+    size = errors.shape[1]
+    gap = errors * size / (size - 1)
+    squares = size - 1 - errors * gap
+    return gap / (squares / (size - 2)).clamp_min(1e-12).sqrt()
 
 
 def _is_constant(mean: Tensor, deviation: Tensor, size: int) -> bool:
@@ -228,33 +274,41 @@ def _is_constant(mean: Tensor, deviation: Tensor, size: int) -> bool:
     return share < _IGNORES_X and spread < _IGNORES_X + 1 / size
 
 
-def _width(evidence: _Errors) -> tuple[Finding, bool]:
-    n = len(evidence.coverage)
-    mean = float(evidence.coverage.mean()) - 0.5
-    squares = evidence.of_truth.square().mean(dim=1)
-    score = _z_score(squares - evidence.errors.square().mean(dim=(1, 2)))
-    # Truths near the centre, small ranks: q is too wide; t² is then small.
-    return (
-        Finding("width", -_sign(mean), _two_sided(mean, 12 * n), size=mean),
-        _sign(mean) * score > _AGREES,
-    )
+def _spreads(
+    evidence: _Errors, generator: torch.Generator
+) -> list[tuple[Finding, bool]]:
+    """Return the findings about widths, for each parameter and for all, and tails."""
 
+    def moments(errors: Tensor) -> Tensor:
+        centred = errors - errors.mean(dim=-2, keepdim=True)
+        square = centred.square().mean(dim=-2).clamp_min(1e-300).log() / 2
+        absolute = centred.abs().mean(dim=-2).clamp_min(1e-300).log()
+        ratio = centred.abs().median(dim=-2).values.clamp_min(1e-300).log() - absolute
+        return torch.stack([square, absolute, ratio], dim=-2)  # (..., 3, d)
 
-def _tails(evidence: _Errors, generator: torch.Generator) -> Finding:
-    def ratio(errors: Tensor) -> Tensor:
-        root = errors.square().mean(dim=(-1, -2)).sqrt().clamp_min(1e-300)
-        return errors.abs().mean(dim=(-1, -2)) / root
-
-    usual = float(ratio(evidence.errors.flatten(0, 1)))
-    observed = float(ratio(evidence.of_truth)) - usual
-    null = (evidence.redraw(ratio, generator) - usual).abs()
+    null = evidence.redraw(moments, generator)
+    gap = moments(evidence.of_truth) - null.mean(dim=0)  # (3, d)
+    scores = gap / null.std(dim=0).clamp_min(1e-300)
+    together = null.mean(dim=-1)  # (B, 3), over the parameters
+    all_scores = gap.mean(dim=-1) / together.std(dim=0).clamp_min(1e-300)  # (3,)
+    columns = torch.cat([scores, all_scores.unsqueeze(1)], dim=1)  # (3, d + 1)
+    sizes = torch.cat([gap, gap.mean(dim=-1, keepdim=True)], dim=1)
+    findings = []
+    for j, (square, absolute, _) in enumerate(columns.T.tolist()):
+        # Errors of the truths smaller than those of the draws: q is too wide.
+        finding = Finding(
+            "width",
+            -_sign(square),
+            float(2 * norm.sf(abs(square))),
+            j if j < scores.shape[1] else None,
+            size=float(sizes[0, j]),
+        )
+        findings.append((finding, _sign(square) * absolute > _AGREES))
     # A truth with heavy tails is mostly near and sometimes far: a small ratio.
-    return Finding(
-        "tails",
-        _sign(observed),
-        redrawn_p_value(abs(observed), null, generator),
-        size=observed,
-    )
+    tails = float(sizes[2, -1])
+    others = (together[:, 2] - together[:, 2].mean()).abs()
+    p_value = redrawn_p_value(abs(tails), others, generator)
+    return [*findings, (Finding("tails", _sign(tails), p_value, size=tails), True)]
 
 
 def _shifts(evidence: _Errors) -> list[tuple[Finding, bool]]:
@@ -276,7 +330,9 @@ def _correlation(evidence: _Errors) -> list[tuple[Finding, bool]]:
     if dim == 1:
         return []
     truths, draws = evidence.of_truth, evidence.errors
-    # By the truths' own spread: a wrong width is no wrong correlation.
+    draws = draws / draws.square().mean(dim=1, keepdim=True).sqrt().clamp_min(1e-300)
+    # About their own mean and by their own spread: no shift, no width.
+    truths = truths - truths.mean(dim=0)
     truths = truths / truths.square().mean(dim=0).sqrt().clamp_min(1e-300)
     products = truths.unsqueeze(2) * truths.unsqueeze(1)  # (N, d, d)
     products = products - draws.transpose(1, 2) @ draws / draws.shape[1]
@@ -328,7 +384,7 @@ def find_trend(draws: Draws, seed: int) -> Trend:
         ]
     ).float()  # (1 + 2 d, N, K + 1)
     columns = _features(draws.xs)
-    features = torch.cat([columns, (columns - columns.median(dim=0).values).abs()], 1)
+    features = _folded(columns)
 
     def correlations(chosen: Tensor) -> Tensor:
         return _correlate(take_members(answers, chosen), features)  # (..., 1 + 2 d, F)
@@ -356,25 +412,16 @@ def find_trend(draws: Draws, seed: int) -> Trend:
     )
 
 
-def _x_error(evidence: _Errors, xs: Tensor, generator: torch.Generator) -> Finding:
-    features = _features(xs)
-
-    def correlations(errors: Tensor) -> Tensor:
-        return _correlate(errors.transpose(-1, -2), features)  # (..., d, F)
-
-    observed = correlations(evidence.of_truth)
+def _x_error(evidence: _Errors, xs: Tensor) -> tuple[Finding, bool]:
+    features = _folded(_features(xs))
+    observed = _correlate(evidence.of_truth.T, features)  # (d, F)
     parameter, feature = divmod(int(observed.abs().argmax()), observed.shape[1])
     largest = float(observed[parameter, feature])
-    null = evidence.redraw(
-        lambda errors: correlations(errors).abs().amax(dim=(-1, -2)), generator
-    )
-    return Finding(
-        "x_error",
-        _sign(largest),
-        redrawn_p_value(abs(largest), null, generator),
-        parameter,
-        _feature_index(xs, feature),
-        largest,
+    p_value = min(1.0, observed.numel() * _two_sided(largest, len(xs)))
+    place = _feature_index(xs, feature % (features.shape[1] // 2))
+    return (
+        Finding("x_error", _sign(largest), p_value, parameter, place, largest),
+        True,
     )
 
 
@@ -393,6 +440,11 @@ def _features(xs: Tensor) -> Tensor:
     """Return at most 50 columns of the flattened xs, ``(N, F)``."""
     flat = xs.double().reshape(len(xs), -1)
     return flat[:, :: math.ceil(flat.shape[1] / _MAX_FEATURES)]
+
+
+def _folded(columns: Tensor) -> Tensor:
+    """Return columns ``(N, F)`` and their distances from their medians."""
+    return torch.cat([columns, (columns - columns.median(dim=0).values).abs()], dim=1)
 
 
 def _feature_index(xs: Tensor, column: int) -> int:

@@ -21,7 +21,7 @@ from sbi_colt.html import embed_figure, make_page, make_table
 from sbi_colt.plots import panels, plot_report
 from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.storage import load_file, pack_result, save_file, unpack_result
-from sbi_colt.wording import advise, describe, describe_trend, percent
+from sbi_colt.wording import advise, describe_all, describe_trend, percent
 
 __all__ = ["Cost", "DiagnosticReport", "summarize"]
 
@@ -53,6 +53,7 @@ class DiagnosticReport:
         names: Names of the parameters.
         cost: What it cost.
         seed: The seed.
+        x_shape: The shape of one x.
     """
 
     results: Mapping[str, TestResult | CoLTResult]
@@ -62,6 +63,7 @@ class DiagnosticReport:
     names: tuple[str, ...]
     cost: Cost
     seed: int
+    x_shape: tuple[int, ...]
     adjusted: Mapping[str, float] = field(init=False)
 
     def __post_init__(self):
@@ -152,6 +154,7 @@ class DiagnosticReport:
             "names": list(self.names),
             "cost": {**vars(self.cost), "seconds": dict(self.cost.seconds)},
             "seed": self.seed,
+            "x_shape": list(self.x_shape),
             "results": {},
         }
         tensors: dict[str, Tensor] = {}
@@ -197,6 +200,7 @@ class DiagnosticReport:
             names=tuple(header["names"]),
             cost=Cost(**header["cost"]),
             seed=header["seed"],
+            x_shape=tuple(header["x_shape"]),
         )
 
     def _repr_html_(self) -> str:
@@ -217,7 +221,10 @@ class DiagnosticReport:
                 }
                 for name, result in self.results.items()
             },
-            "findings": [vars(finding) for finding in self.findings],
+            "findings": [
+                {**vars(finding), "size": _finite(finding.size)}
+                for finding in self.findings
+            ],
             "trend": None if self.trend is None else vars(self.trend),
             "parameters": list(self.names),
             "detectable_distance": self.detectable,
@@ -240,7 +247,7 @@ class DiagnosticReport:
                 "rejected" if self.adjusted[name] <= self.level else "not rejected",
                 f"{self.adjusted[name]:.2g}",
                 f"{result.p_value:.2g}",
-                f"{result.statistic:.3f}",
+                _statistic_text(result.statistic),
             )
             for name, result in self.results.items()
         ]
@@ -273,11 +280,8 @@ class DiagnosticReport:
         if self.colt is not None and self.adjusted["colt"] <= self.level:
             yield self._distance_sentence(self.colt)
         if self.findings:
-            wrong = [
-                describe(finding, self.names, self._x_shape)
-                for finding in self.findings[:5]
-            ]
-            yield "What is wrong: " + "; ".join(wrong) + "."
+            wrong = describe_all(self.findings, self.names, self.x_shape)
+            yield "What is wrong: " + "; ".join(wrong[:5]) + "."
         elif self.rejected:
             yield "What is wrong: no simple pattern stands out at this budget."
         if self.trend is not None:
@@ -296,8 +300,8 @@ class DiagnosticReport:
         lower, confidence = colt.distance_lower, colt.config.confidence
         if lower > 0:
             start = (
-                f"At least {lower:.0%} of posterior mass is misplaced in the worst "
-                f"ball ({confidence:.0%} confidence)"
+                f"At least {_share_text(lower)} of posterior mass is misplaced in the "
+                f"worst ball ({confidence:.0%} confidence)"
             )
         else:
             start = "No misplaced mass can be certified at this budget"
@@ -306,14 +310,10 @@ class DiagnosticReport:
     def _where_sentence(self, trend: Trend) -> str:
         if trend.p_value > self.level:
             return "no dependence on x was found at this budget."
-        text = describe_trend(trend, self.names, self._x_shape)
+        text = describe_trend(trend, self.names, self.x_shape)
         if self.colt is None:
             return f"{text}."
         return f"{text}. report.colt.at(x_o) is the verdict at one x."
-
-    @property
-    def _x_shape(self) -> tuple[int, ...]:
-        return () if self.colt is None else tuple(self.colt.evidence.xs.shape[1:])
 
     def _cost_sentence(self) -> str:
         cost = self.cost
@@ -327,6 +327,15 @@ class DiagnosticReport:
                 f"{self.detectable:.0%} of the mass of any ball mostly stays unseen."
             )
         return text
+
+
+def _share_text(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else percent(share)
+
+
+def _statistic_text(statistic: float) -> str:
+    """Return a statistic in at most eleven characters."""
+    return f"{statistic:.3f}" if abs(statistic) < 1e6 else f"{statistic:.3g}"
 
 
 def summarize(result: CoLTResult, level: float = 0.05) -> str:

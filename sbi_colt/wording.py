@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sbi_colt.findings import Finding, Trend
 
-__all__ = ["advise", "describe", "describe_trend", "feature_name", "percent"]
+__all__ = [
+    "advise",
+    "describe",
+    "describe_all",
+    "describe_trend",
+    "feature_name",
+    "percent",
+]
+
+# Parameters that are named in one statement; the others are counted.
+_MAX_NAMES = 4
+_STATES = {
+    ("width", 1): "too wide",
+    ("width", -1): "too narrow",
+    ("shift", 1): "too high",
+    ("shift", -1): "too low",
+}
 
 
 def percent(share: float) -> str:
@@ -30,6 +48,34 @@ def feature_name(index: int, shape: tuple[int, ...]) -> str:
     return f"x[{', '.join(map(str, place))}]"
 
 
+def describe_all(
+    findings: Sequence[Finding], names: tuple[str, ...], x_shape: tuple[int, ...] = ()
+) -> list[str]:
+    """Return findings in words; parameters with the same error share a statement.
+
+    Example:
+        >>> found = [Finding("width", 1, 0.01, 0), Finding("width", 1, 0.01, 2)]
+        >>> describe_all(found, ("a", "b", "c"))
+        ['a, c are too wide']
+    """
+    groups: dict[object, list[Finding]] = {}
+    for finding in findings:
+        state = (finding.kind, finding.sign)
+        is_shared = state in _STATES and finding.parameter is not None
+        groups.setdefault(state if is_shared else finding, []).append(finding)
+    texts = []
+    for group in groups.values():
+        first = group[0]
+        if len(group) == 1:
+            texts.append(describe(first, names, x_shape))
+            continue
+        who = [names[f.parameter] for f in group if f.parameter is not None]
+        more = f" and {len(who) - _MAX_NAMES} more" if len(who) > _MAX_NAMES else ""
+        state = _STATES[first.kind, first.sign]
+        texts.append(f"{', '.join(who[:_MAX_NAMES])}{more} are {state}")
+    return texts
+
+
 def describe(
     finding: Finding, names: tuple[str, ...], x_shape: tuple[int, ...] = ()
 ) -> str:
@@ -37,13 +83,14 @@ def describe(
     name = "" if finding.parameter is None else names[finding.parameter]
     is_pair = finding.kind == "correlation" and finding.feature is not None
     other = names[finding.feature or 0] if is_pair else ""
+    state = (finding.kind, finding.sign)
+    if name and state in _STATES:
+        return f"{name} is {_STATES[state]}"
     return {
         ("width", 1): "it is too wide (under-confident)",
         ("width", -1): "it is too narrow (over-confident)",
         ("tails", 1): "its tails are too heavy",
         ("tails", -1): "its tails are too light",
-        ("shift", 1): f"{name} is too high",
-        ("shift", -1): f"{name} is too low",
         ("correlation", 1): f"the correlation of {name} and {other} is too high",
         ("correlation", -1): f"the correlation of {name} and {other} is too low",
         ("missing_mass", -1): "it misses a region, perhaps a mode",
@@ -52,7 +99,7 @@ def describe(
             1,
         ): "it has mass where there should be little",
     }.get(
-        (finding.kind, finding.sign),
+        state,
         "it ignores x"
         if finding.kind == "ignores_x"
         else f"its error in {name} changes with "

@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from sbi_colt import CoLT, CoLTConfig, Draws, compare
+from sbi_colt import CoLT, CoLTConfig, Draws, TestResult, compare
 from sbi_colt.benchmark.zoo import exhibit, prior
 from sbi_colt.plots import plot_comparison
 from sbi_colt.testing import closer_p_value
@@ -233,3 +234,14 @@ def test_draws_keep_their_account_when_selected(generator):
     thetas, xs = pairs(10, generator)
     draws = Draws(thetas, xs, Gaussian()(xs, 5))
     assert draws.select(torch.tensor([7, 2])).index.tolist() == [7, 2]
+
+
+def test_many_methods_stay_within_80_columns(three):
+    names = [f"a_method_with_a_long_name_{i}" for i in range(9)]
+    own = TestResult("own", 0.5, 1.0)
+    reports = {
+        name: replace(report, results={**report.results, **dict.fromkeys(names, own)})
+        for name, report in three.reports.items()
+    }
+    text = str(replace(three, reports=reports))
+    assert max(map(len, text.splitlines())) <= 80

@@ -14,6 +14,7 @@ from sbi_colt.baselines import tarp
 from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.benchmark.zoo import exhibit, prior
 from sbi_colt.diagnose import diagnose_draws
+from sbi_colt.findings import Finding
 from sbi_colt.wording import feature_name
 
 QUICK = CoLTConfig(max_epochs=20, num_redraws=199)
@@ -166,7 +167,11 @@ def test_methods_of_ones_own_join_in():
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [("good", "returned str"), (1.5, "the p-value 1.5"), (float("nan"), "p-value nan")],
+    [
+        ("good", "the p-value .good"),
+        (1.5, "the p-value 1.5"),
+        (float("nan"), "p-value nan"),
+    ],
 )
 def test_what_a_method_of_ones_own_returns_is_checked(value, message):
     def mine(draws):
@@ -183,9 +188,9 @@ def test_what_a_method_of_ones_own_returns_is_checked(value, message):
         ({"methods": ()}, "methods: expected at least one"),
         ({"methods": ("sbc", "sbc")}, "methods: 'sbc' occurs twice"),
         ({"methods": (3,)}, "methods: expected names, functions"),
-        ({"parameter_names": ["a"]}, "parameter_names: expected 3 names"),
-        ({"parameter_names": 5}, "parameter_names: expected 3 names"),
-        ({"parameter_names": ["a", "", "c"]}, "parameter_names: expected 3 names"),
+        ({"parameter_names": ["a"]}, "parameter_names: expected 3 different"),
+        ({"parameter_names": 5}, "parameter_names: expected 3 different"),
+        ({"parameter_names": ["a", "", "c"]}, "parameter_names: expected 3 different"),
         ({"level": 5}, "level: expected"),
         ({"level": "a"}, "level: expected"),
         ({"methods": (lambda d: 1, lambda d: 1)}, "'<lambda>' occurs twice; name"),
@@ -304,7 +309,7 @@ def test_names_are_checked_before_sampling():
     def never(xs, num):
         raise AssertionError
 
-    with pytest.raises(ValueError, match="parameter_names: expected 2 names"):
+    with pytest.raises(ValueError, match="parameter_names: expected 2 different"):
         diagnose(
             never,
             thetas=torch.randn(20, 2),
@@ -334,3 +339,33 @@ def test_features_of_images_have_their_place():
 
 def test_a_narrow_summary_fits(blind):
     assert max(map(len, blind.summary(39).splitlines())) <= 39
+
+
+def test_methods_of_ones_own_cannot_change_the_draws():
+    def spoil(own):
+        own.samples.mul_(9)
+        return 0.5
+
+    alone = report_on("mean", 0.0, methods=("sbc",))
+    after = report_on("mean", 0.0, methods=(spoil, "sbc"))
+    assert after["sbc"].p_value == alone["sbc"].p_value
+
+
+def test_numbers_of_any_size_keep_their_columns():
+    def huge(own):
+        return {"p_value": 1e-9, "statistic": 1e14}
+
+    line = str(report_on("mean", 0.0, methods=(huge,))).splitlines()[3]
+    assert line.split() == ["huge", "rejected", "1e-09", "1e-09", "1e+14"]
+
+
+def test_findings_without_a_size_are_ready_for_json():
+    report = report_on("mean", 0.0, methods=("sbc",))
+    report = replace(report, findings=(Finding("ignores_x", 1, 0.001),))
+    plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert plain["findings"][0]["size"] is None
+
+
+def test_parameter_names_must_differ():
+    with pytest.raises(ValueError, match="parameter_names: expected 3 different"):
+        report_on("mean", 0.0, parameter_names=["a", "a", "b"])

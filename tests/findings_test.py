@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sbi_colt import Draws
+from sbi_colt import CoLT, CoLTConfig, Draws
 from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.findings import find, find_trend
 
@@ -203,3 +203,60 @@ def test_false_trends_are_at_the_level(generator, within_binomial_band):
         draws = Draws(xs + members[0], xs, xs + members[1:])
         false += find_trend(draws, 0).p_value <= 0.05
     assert within_binomial_band(false, 200, 0.05)
+
+
+def linear(generator, shift, width, num_pairs=500, num_samples=60):
+    """θ ~ N(0, I), x = θ + N(0, I), and q with errors of its own; exact at (0, 1)."""
+    dim = len(shift)
+    thetas = torch.randn(num_pairs, dim, generator=generator)
+    xs = thetas + torch.randn(num_pairs, dim, generator=generator)
+    noise = torch.randn(num_samples, num_pairs, dim, generator=generator)
+    errors = torch.tensor(shift) + torch.tensor(width) * noise
+    return Draws(thetas, xs, xs / 2 + 0.5**0.5 * errors)
+
+
+@pytest.mark.parametrize("shift", [[1.0], [2.0], [0.7, 0.7, 0.0], [0.7, -0.7, 0.0]])
+def test_a_shift_is_nothing_else(generator, shift):
+    found = kinds(linear(generator, shift, [1.0] * len(shift)))
+    expected = [("shift", 1 if s > 0 else -1, j) for j, s in enumerate(shift) if s]
+    assert sorted(found) == sorted(expected)
+
+
+def test_a_shift_that_follows_x_is_no_width(generator):
+    xs = torch.randn(500, 1, generator=generator)
+    members = torch.randn(101, 500, 1, generator=generator)
+    samples = xs + 0.7 * xs.sign() + members[1:]
+    assert kinds(Draws(xs + members[0], xs, samples)) == [("x_error", -1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        ([0.6, 1.6], [("width", -1, 0), ("width", 1, 1)]),
+        ([1.6, 1.0, 1.0], [("width", 1, 0)]),
+        ([1.5, 1.6], [("width", 1, None)]),
+    ],
+)
+def test_widths_are_those_of_parameters(generator, width, expected):
+    found = kinds(linear(generator, [0.0] * len(width), width))
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def test_narrow_posteriors_with_few_draws_have_no_wrong_tails(generator):
+    for _ in range(10):
+        found = kinds(linear(generator, [0.0], [0.5], num_pairs=300, num_samples=30))
+        assert ("width", -1, None) in found
+        assert "tails" not in {kind for kind, *_ in found}
+
+
+def test_x_that_says_nothing_may_be_ignored(generator):
+    """θ does not depend on x; q is right to ignore it, and wrong in its shape."""
+    for _ in range(5):
+        xs = torch.randn(500, 1, generator=generator)
+        skewed = torch.rand(500, 1, generator=generator).log().neg() - 1
+        draws = Draws(skewed, xs, torch.randn(100, 500, 1, generator=generator))
+        result = CoLT(CoLTConfig(max_epochs=2), seed=0)
+        train, test = draws.split(0.5, seed=0)
+        colt = result.fit(train, show_progress_bar=False).test(test)
+        found = find(draws, colt, 0.05, 0, find_trend(draws, 0))
+        assert "ignores_x" not in {finding.kind for finding in found}
