@@ -42,6 +42,7 @@ from sbi_colt.testing import (
     combined_p_value,
     ks_p_value,
     ks_statistic,
+    largest_ks,
     take_members,
 )
 
@@ -75,7 +76,7 @@ def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> Tes
     p_values = [ks_p_value(float(s), len(draws)) for s in statistics]
     return TestResult(
         "sbc",
-        combined_p_value(tables, truth, num_redraws, generator),
+        combined_p_value(tables, truth, largest_ks, num_redraws, generator),
         float(statistics.max()),
         ranks.T.cpu(),
         {

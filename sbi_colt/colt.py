@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws, pair_keys
-from sbi_colt.localization import BallProbe, Coordinates, Scales, make_frame, x_features
+from sbi_colt.localization import Coordinates, Probe, Scales, make_frame, x_features
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult
@@ -28,6 +28,7 @@ from sbi_colt.testing import (
     distance_margin,
     ks_p_value,
     ks_statistic,
+    pooled_anderson_darling,
     take_members,
     worst_level,
 )
@@ -86,7 +87,7 @@ class CoLT:
         self.config = config or CoLTConfig()
         self.seed = resolve_seed(seed)
         self.device = torch.device(device)
-        self.probes: tuple[BallProbe, ...] = ()
+        self.probes: tuple[Probe, ...] = ()
         self.history: dict[str, History] = {}
         self.scales: Scales | None = None
         self.num_train = 0
@@ -115,11 +116,10 @@ class CoLT:
             probes = self._build(scales, draws.xs[:2], generator)
             members = torch.cat([draws.thetas.unsqueeze(0), draws.samples])
             members = members.transpose(0, 1)  # (N, K + 1, d), the truth first
-            trainable = [probe for probe in probes if probe.is_trainable]
-            inputs = _inputs(trainable, members, draws.xs, scales)
+            inputs = _inputs(probes, members, draws.xs, scales)
             interrupted = False
             for probe in probes:
-                if not probe.is_trainable or interrupted:
+                if probe.is_trainable and interrupted:
                     history[probe.spec.name] = History()
                     continue
                 trained = train_probe(
@@ -130,11 +130,12 @@ class CoLT:
                     show_progress_bar,
                 )
                 history[probe.spec.name] = trained
-                interrupted = trained.stopped == "interrupted"
+                interrupted = interrupted or trained.stopped == "interrupted"
             with torch.no_grad():
+                members, truth = draws.bags(generator)
                 tables = _rank_tables(probes, members, draws.xs, scales, generator)
         # Only now, so that a fit that fails leaves nothing that could be tested.
-        self._balls = tuple(_worst_ball(table[:, 0]) for table in tables)
+        self._balls = tuple(map(_worst_ball, take_members(tables, truth)))
         self.probes, self.scales, self.history = probes, scales, history
         self.num_train, self._pair_keys = len(draws), frozenset(keys)
         return self
@@ -162,7 +163,11 @@ class CoLT:
             ranks = take_members(tables, truth)  # (P, N)
             statistics = ks_statistic(ranks)
             p_value = combined_p_value(
-                tables, truth, self.config.num_redraws, generator
+                tables,
+                truth,
+                pooled_anderson_darling,
+                self.config.num_redraws,
+                generator,
             )
             leading = int(statistics.argmax())
             net = copy.deepcopy(self.config.embedding_net)
@@ -274,10 +279,17 @@ class CoLT:
 
     def _build(
         self, scales: Scales, x_example: Tensor, generator: torch.Generator
-    ) -> tuple[BallProbe, ...]:
+    ) -> tuple[Probe, ...]:
+        dim = len(scales.theta_mean)
+        specs = [spec for spec in self.config.specs if spec.fits(dim)]
+        if not specs:
+            raise ValueError(
+                f"probes: none of {[spec.name for spec in self.config.specs]} is for θ "
+                f"of dimension {dim}; add another, such as 'density'."
+            )
         return tuple(
             build_probe(spec, self.config, scales, x_example, generator).to(self.device)
-            for spec in self.config.specs
+            for spec in specs
         )
 
     def _check_fits(self, draws: Draws) -> None:
@@ -400,7 +412,7 @@ def _check_draws(draws: Draws) -> None:
 
 
 def _rank_tables(
-    probes: Sequence[BallProbe],
+    probes: Sequence[Probe],
     members: Tensor,
     xs: Tensor,
     scales: Scales,
@@ -427,7 +439,7 @@ def _worst_ball(ranks: Tensor) -> tuple[float, int]:
 
 
 def _inputs(
-    probes: Sequence[BallProbe], members: Tensor, xs: Tensor, scales: Scales
+    probes: Sequence[Probe], members: Tensor, xs: Tensor, scales: Scales
 ) -> dict[Coordinates, tuple[Tensor, Tensor]]:
     """Return bags and xs in each of the coordinates that the probes ask for."""
     kinds: set[Coordinates] = {probe.spec.coordinates for probe in probes}

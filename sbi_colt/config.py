@@ -18,6 +18,12 @@ PROBES: dict[str, ProbeSpec] = {
     spec.name: spec
     for spec in (
         ProbeSpec("mahalanobis", "origin", "identity", "bag"),
+        ProbeSpec("energy", coordinates="global", kind="density"),
+        ProbeSpec("density", coordinates="global", kind="density", bandwidth=0.1),
+        ProbeSpec("fine-density", coordinates="global", kind="density", bandwidth=0.03),
+        ProbeSpec("relief", coordinates="global", kind="relief"),
+        ProbeSpec("drift", kind="drift"),
+        ProbeSpec("quadratic", kind="quadratic"),
         ProbeSpec("random", "random", "identity", "bag"),
         ProbeSpec("centre", "learned", "identity", "bag"),
         ProbeSpec("ball", "learned", "residual", "bag"),
@@ -64,7 +70,16 @@ class CoLTConfig:
         ('paper-id',)
     """
 
-    probes: tuple[str | ProbeSpec, ...] = ("mahalanobis", "random", "centre", "ball")
+    probes: tuple[str | ProbeSpec, ...] = (
+        "mahalanobis",
+        "energy",
+        "density",
+        "fine-density",
+        "relief",
+        "drift",
+        "quadratic",
+        "ball",
+    )
     divergence: str = "cramer_von_mises"
     embedding_net: nn.Module | None = None
     embedding: nn.Module | Callable[[Tensor], Tensor] | None = field(default=None)

@@ -5,7 +5,8 @@ its distance from a centre θ_l(x) in the geometry of an embedding φ,
 
 .. math:: d_φ(θ, θ_l(x)) = ‖φ(θ) - φ(θ_l(x))‖_2 .
 
-`BallProbe` learns θ_l, φ, both or neither. It works in one of three coordinates:
+`BallProbe` learns θ_l, φ, both or neither; ``probes`` has other kinds. A probe works in
+one of three coordinates:
 
 ``"raw"``
     θ and x as they come: the paper's setting.
@@ -37,6 +38,7 @@ __all__ = [
     "BallProbe",
     "Coordinates",
     "Frame",
+    "Probe",
     "ProbeSpec",
     "Scales",
     "make_frame",
@@ -45,6 +47,9 @@ __all__ = [
 Coordinates = Literal["raw", "global", "bag"]
 Centre = Literal["learned", "origin", "random"]
 Embedding = Literal["identity", "mlp", "residual", "custom"]
+Kind = Literal["ball", "density", "drift", "quadratic", "relief"]
+# Neighbours in more dimensions than this are no neighbours.
+_MAX_RELIEF_DIM = 3
 
 # Rows of members that one pass of φ sees at a time outside training.
 _CHUNK = 2**17
@@ -52,7 +57,7 @@ _CHUNK = 2**17
 
 @dataclass(frozen=True)
 class ProbeSpec:
-    """What a `BallProbe` is made of.
+    """What a probe is made of.
 
     Args:
         name: The name in reports.
@@ -63,18 +68,25 @@ class ProbeSpec:
             plus a network that starts at zero; ``"custom"``, the user's own, a function
             of θ (so it goes with ``"global"`` coordinates, undone before φ is called).
         coordinates: ``"raw"``, ``"global"`` or ``"bag"``.
+        kind: ``"ball"``, or a kind of `sbi_colt.probes`, which have neither centre nor
+            embedding: ``"density"``, ``"drift"``, ``"quadratic"``, ``"relief"``.
+        bandwidth: Of a density: squared, as a share of the mean squared distance in a
+            bag; `None` for the mean distance itself.
     """
 
     name: str
     centre: Centre = "learned"
     embedding: Embedding = "identity"
     coordinates: Coordinates = "bag"
+    kind: Kind = "ball"
+    bandwidth: float | None = None
 
     def __post_init__(self):
         for field, choices in (
             ("centre", get_args(Centre)),
             ("embedding", get_args(Embedding)),
             ("coordinates", get_args(Coordinates)),
+            ("kind", get_args(Kind)),
         ):
             if getattr(self, field) not in choices:
                 raise ValueError(
@@ -86,6 +98,15 @@ class ProbeSpec:
                 "ProbeSpec.coordinates: a custom embedding is a function of θ and "
                 f'needs "global", got {self.coordinates!r}.'
             )
+        if self.bandwidth is not None and not self.bandwidth > 0:
+            raise ValueError(
+                "ProbeSpec.bandwidth: expected a number > 0 or None, got "
+                f"{self.bandwidth!r}."
+            )
+
+    def fits(self, dim: int) -> bool:
+        """Return whether such a probe makes sense for θ of a dimension."""
+        return self.kind != "relief" or dim <= _MAX_RELIEF_DIM
 
 
 def _linear(num_inputs: int, num_outputs: int, generator: torch.Generator) -> nn.Linear:
@@ -307,7 +328,67 @@ class _OfTheta(nn.Module):
         return self.embedding(self.mean + self.scale * points)
 
 
-class BallProbe(nn.Module):
+class Probe(nn.Module):
+    """A number for every member of a bag, small where it is near.
+
+    Args:
+        spec: What the probe is made of.
+    """
+
+    def __init__(self, spec: ProbeSpec):
+        super().__init__()
+        self.spec = spec
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether training by gradients has anything to change."""
+        return False
+
+    def solve(self, members: Tensor, xs: Tensor, generator: torch.Generator) -> None:
+        """Take what is needed from training bags, the truth first, in closed form.
+
+        Args:
+            members: Training bags in the probe's coordinates, ``(N, K + 1, d)``.
+            xs: Observations as networks see them, ``(N, …)``.
+            generator: CPU generator.
+        """
+
+    def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return the numbers of any points.
+
+        Args:
+            points: Points in the probe's coordinates, with shape ``(n, S, d)``.
+            bags: The bags at these xs, with shape ``(n, M, d)``.
+            xs: Observations, with shape ``(n, …)``.
+
+        Returns:
+            Numbers with shape ``(n, S)``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no scores.")
+
+    def forward(self, members: Tensor, xs: Tensor) -> Tensor:
+        """Return the numbers of all members of all bags, with shape ``(N, M)``."""
+        return self.scores(members, members, xs)
+
+    def load_state_dict(self, state_dict, *args, **options):
+        """Load a state; what `solve` took from training pairs may have any size."""
+        for name, buffer in self.named_buffers(recurse=False):
+            if name in state_dict:
+                setattr(
+                    self, name, torch.empty_like(state_dict[name]).to(buffer.device)
+                )
+        return super().load_state_dict(state_dict, *args, **options)
+
+    def locate(self, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return the point with the smallest number, with shape ``(n, d)``.
+
+        For probes without a centre of their own it is the nearest member of the bag.
+        """
+        nearest = self(bags, xs).argmin(dim=1)
+        return bags[torch.arange(len(bags), device=bags.device), nearest]
+
+
+class BallProbe(Probe):
     """Distances of a bag's members from a centre θ_l(x), in the geometry of φ.
 
     Args:
@@ -337,8 +418,7 @@ class BallProbe(nn.Module):
         embedding_net: nn.Module | None = None,
         embedding: nn.Module | Callable[[Tensor], Tensor] | None = None,
     ):
-        super().__init__()
-        self.spec = spec
+        super().__init__(spec)
         size = (num_hidden, num_layers, generator)
         self.localizer = None
         if spec.centre != "origin":
@@ -392,9 +472,13 @@ class BallProbe(nn.Module):
             centre = self.embedding(centre)
         return torch.linalg.vector_norm(members - centre.unsqueeze(1), dim=-1)
 
-    def forward(self, members: Tensor, xs: Tensor) -> Tensor:
-        """Return the distance of every member of every bag, with shape ``(N, M)``."""
-        return self.distances(members, self.centre(xs, members.shape[-1]))
+    def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return the distances of points from the centre at their x, ``(n, S)``."""
+        return self.distances(points, self.locate(bags, xs))
+
+    def locate(self, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return θ_l(x), with shape ``(n, d)``."""
+        return self.centre(xs, bags.shape[-1])
 
 
 def _checked_embedding(embedding: Any, dim: int) -> Callable[[Tensor], Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.localization import BallProbe, Frame, Scales, make_frame
+from sbi_colt.localization import Frame, Probe, Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.testing import (
     ks_statistic,
@@ -95,9 +95,10 @@ class Localization:
 
     Args:
         probe: Name of the probe it belongs to, that with the largest statistic.
-        centres: Centres θ_l(x), with shape ``(n, d)``.
-        radii: Radii in the probe's metric, with shape ``(n,)``; `contains` tells which
-            parameters that means.
+        centres: Centres θ_l(x), with shape ``(n, d)``; of a probe that has none, the
+            draw with the smallest number.
+        radii: Radii in the probe's metric, the largest number of the probe inside, with
+            shape ``(n,)``; `contains` tells which parameters that means.
         mass_q: Mass of the ball under q, the same at every x by construction.
         mass_p: Estimated mass under p, averaged over x.
         mass_p_interval: Confidence interval of ``mass_p``.
@@ -120,9 +121,10 @@ class Localization:
     local_mass_p: Tensor
     local_mass_p_interval: Tensor
     borrowed: Tensor
-    _ball: BallProbe = field(repr=False)
+    _probe: Probe = field(repr=False)
     _frame: Frame = field(repr=False)
-    _points: Tensor = field(repr=False)  # (n, d), the centres in the frame
+    _bags: Tensor = field(repr=False)  # (n, M, d), in the frame
+    _xs: Tensor = field(repr=False)  # (n, …), as the probe sees them
 
     def contains(self, thetas: Any) -> Tensor:
         """Return which parameters lie in the ball of their x.
@@ -141,8 +143,8 @@ class Localization:
             )
         with torch.no_grad():
             points = self._frame.to_points(thetas.transpose(0, 1))
-            distances = self._ball.distances(points, self._points)  # (n, S)
-        return (distances <= self.radii.unsqueeze(1)).T
+            scores = self._probe.scores(points, self._bags, self._xs)  # (n, S)
+        return (scores <= self.radii.unsqueeze(1)).T
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class Evidence:
     tables: Tensor  # (P, N, K + 1), ranks of all members under each probe
     features: Tensor  # (N, F), of the test xs
     embed: Callable[[Tensor], Tensor]  # xs to features
-    probe: BallProbe  # the leading one
+    probe: Probe  # the leading one
     scales: Scales
 
 
@@ -264,10 +266,11 @@ class CoLTResult:
         with torch.no_grad():
             frame = make_frame(bags, coordinates, evidence.scales)
             network_xs = evidence.scales.network_xs(xs, coordinates)
-            points = evidence.probe.centre(network_xs, bags.shape[-1])
-            distances = evidence.probe.distances(frame.to_points(bags), points)
+            points = frame.to_points(bags)
+            scores = evidence.probe(points, network_xs)
             inside = min(max(round(level * bags.shape[1]), 1), bags.shape[1])
-            radii = distances.kthvalue(inside, dim=1).values  # (n,)
+            radii = scores.kthvalue(inside, dim=1).values  # (n,)
+            centres = frame.to_theta(evidence.probe.locate(points, network_xs))
         low, high = wilson_interval(
             share.unsqueeze(0), torch.tensor([float(self.num_test)]), self._confidence
         )[0].tolist()
@@ -276,7 +279,7 @@ class CoLTResult:
         )
         return Localization(
             probe=self.leading.name,
-            centres=frame.to_theta(points),
+            centres=centres,
             radii=radii,
             mass_q=level,
             mass_p=mass_p,
@@ -285,9 +288,10 @@ class CoLTResult:
             local_mass_p=local_mass_p,
             local_mass_p_interval=local_interval,
             borrowed=borrowed,
-            _ball=evidence.probe,
+            _probe=evidence.probe,
             _frame=frame,
-            _points=points,
+            _bags=points,
+            _xs=network_xs,
         )
 
     def at(self, x_o: Any, num_neighbours: int | None = None) -> LocalResult:
@@ -315,8 +319,11 @@ class CoLTResult:
         observed = ks_statistic(take_members(evidence.tables, evidence.truth), weights)
         generator = generator_from(self.seed, "at", digest(x_o))
         null = redraw_statistics(
-            evidence.tables, self.config.num_redraws, generator, weights
-        ).amax(dim=1)
+            evidence.tables,
+            lambda ranks: ks_statistic(ranks, weights).amax(dim=-1),
+            self.config.num_redraws,
+            generator,
+        )
         return LocalResult(
             p_value=redrawn_p_value(float(observed.max()), null, generator),
             distance=float(observed.max()),

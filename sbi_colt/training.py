@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sbi_colt.config import CoLTConfig
 from sbi_colt.divergences import DIVERGENCES
-from sbi_colt.localization import BallProbe, ProbeSpec, Scales
+from sbi_colt.localization import BallProbe, Probe, ProbeSpec, Scales
+from sbi_colt.probes import DensityProbe, DriftProbe, QuadraticProbe, ReliefProbe
 from sbi_colt.ranks import ball_ranks, straight_through_ranks
 
 __all__ = ["History", "TrainingInterrupted", "build_probe", "train_probe"]
@@ -64,7 +65,7 @@ def build_probe(
     scales: Scales,
     x_example: Tensor,
     generator: torch.Generator,
-) -> BallProbe:
+) -> Probe:
     """Return an untrained probe on the CPU.
 
     Args:
@@ -74,10 +75,20 @@ def build_probe(
         x_example: At least two xs, to know their shape.
         generator: CPU generator of the initial weights.
     """
+    dim = len(scales.theta_mean)
+    x_example = scales.network_xs(x_example, spec.coordinates).cpu()
+    if spec.kind == "density":
+        return DensityProbe(spec)
+    if spec.kind == "drift":
+        return DriftProbe(spec, dim, x_example, _frozen(config.embedding_net))
+    if spec.kind == "quadratic":
+        return QuadraticProbe(spec, dim)
+    if spec.kind == "relief":
+        return ReliefProbe(spec, dim)
     return BallProbe(
         spec,
-        len(scales.theta_mean),
-        scales.network_xs(x_example, spec.coordinates).cpu(),
+        dim,
+        x_example,
         scales,
         generator,
         num_hidden=config.num_hidden,
@@ -87,15 +98,21 @@ def build_probe(
     )
 
 
+def _frozen(network: nn.Module | None) -> nn.Module | None:
+    if network is None:
+        return None
+    return copy.deepcopy(network).requires_grad_(False).eval()
+
+
 def train_probe(
-    probe: BallProbe,
+    probe: Probe,
     members: Tensor,
     xs: Tensor,
     config: CoLTConfig,
     generator: torch.Generator,
     show_progress_bar: bool = True,
 ) -> History:
-    """Train a probe in place and return how it went.
+    """Train a probe in place, or solve for it, and return how it went.
 
     Args:
         probe: The probe.
@@ -110,6 +127,7 @@ def train_probe(
         The history. On Ctrl-C the best state so far is kept, and a warning says so.
     """
     if not probe.is_trainable:
+        probe.solve(members, xs, generator)
         return History()
     divergence = DIVERGENCES[config.divergence]
     fit_pairs, held_out = _hold_out(len(members), config, generator)

@@ -9,9 +9,11 @@ import torch
 from sbi_colt import CoLT, CoLTConfig, Draws
 
 REPETITIONS = 400
-UNTRAINED = CoLTConfig(probes=("mahalanobis", "random"), num_redraws=199)
+UNTRAINED = CoLTConfig(
+    probes=("mahalanobis", "random", "energy", "fine-density"), num_redraws=199
+)
 TRAINED = CoLTConfig(
-    probes=("centre", "ball"),
+    probes=("centre", "ball", "drift", "quadratic"),
     num_redraws=199,
     max_epochs=10,
     validation_fraction=0,  # the last state, however much it has overfitted
@@ -63,7 +65,19 @@ def test_discrete_parameters_are_tested_exactly(
     assert within_binomial_band(int((p <= 0.05).sum()), REPETITIONS, 0.05)
 
 
-@pytest.mark.parametrize("probe", ["mahalanobis", "centre", "paper-full"])
+@pytest.mark.parametrize(
+    "probe",
+    [
+        "mahalanobis",
+        "energy",
+        "density",
+        "relief",
+        "drift",
+        "quadratic",
+        "centre",
+        "paper-full",
+    ],
+)
 def test_a_single_probe_is_exact_by_scipy(
     make_draws, generator, within_binomial_band, probe
 ):

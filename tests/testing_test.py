@@ -1,14 +1,20 @@
+import math
+import warnings
+
 import numpy as np
 import pytest
 import torch
-from scipy.stats import kstest
+from scipy.stats import anderson, kstest, norm
 
 from sbi_colt.ranks import bag_ranks
 from sbi_colt.testing import (
+    anderson_darling,
     distance_margin,
     ks_p_value,
     ks_statistic,
+    largest_ks,
     nearness_weights,
+    pooled_anderson_darling,
     redraw_statistics,
     redrawn_p_value,
     take_members,
@@ -47,6 +53,32 @@ def test_weight_zero_leaves_a_rank_out(generator):
     torch.testing.assert_close(ks_statistic(ranks, weights), ks_statistic(ranks[:5]))
 
 
+def test_anderson_darling_is_that_of_scipy(generator):
+    normal = torch.randn(50, generator=generator, dtype=torch.float64).numpy()
+    # SciPy fits mean and scale; the ranks of the fitted law have the same statistic.
+    ranks = norm.cdf((normal - normal.mean()) / normal.std(ddof=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # about its other results
+        expected = anderson(normal, "norm").statistic
+    found = float(anderson_darling(torch.from_numpy(ranks)))
+    assert found == pytest.approx(expected)
+
+
+def test_anderson_darling_has_its_limiting_law(generator, within_binomial_band):
+    ranks = torch.rand(2000, 100, generator=generator, dtype=torch.float64)
+    above = int((anderson_darling(ranks) > 2.492).sum())  # its upper 5% point
+    assert within_binomial_band(above, 2000, 0.05)
+    assert anderson_darling(torch.tensor([0.0, 1.0])).isfinite()
+
+
+def test_pooled_statistics_lie_between_the_largest_and_the_sum(generator):
+    ranks = torch.rand(5, 3, 40, generator=generator, dtype=torch.float64)
+    single = anderson_darling(ranks)
+    pooled = 2 * pooled_anderson_darling(ranks)
+    assert (pooled >= single.amax(dim=1)).all()
+    assert (pooled <= single.amax(dim=1) + 2 * math.log(3)).all()
+
+
 def test_take_members_takes_one_rank_per_bag():
     tables = torch.arange(12.0).reshape(2, 2, 3)
     members = torch.tensor([[0, 2], [1, 1]])
@@ -57,7 +89,7 @@ def test_take_members_takes_one_rank_per_bag():
 def test_redrawn_statistics_have_the_exact_null_distribution(generator):
     scores = torch.randn(40, 200, generator=generator)
     tables = bag_ranks(scores, generator).unsqueeze(0)
-    null = redraw_statistics(tables, 2000, generator).squeeze(1)
+    null = redraw_statistics(tables, largest_ks, 2000, generator)
     # p-values of re-drawn KS statistics by SciPy's exact law are uniform.
     p_values = [ks_p_value(float(statistic), 40) for statistic in null]
     assert kstest(p_values, "uniform").pvalue > 0.01
@@ -66,14 +98,16 @@ def test_redrawn_statistics_have_the_exact_null_distribution(generator):
 def test_redraws_keep_the_dependence_of_probes(generator):
     scores = torch.randn(40, 50, generator=generator)
     table = bag_ranks(scores, generator)
-    null = redraw_statistics(torch.stack([table, table]), 50, generator)
+    both = torch.stack([table, table])
+    null = redraw_statistics(both, ks_statistic, 50, generator)
     assert torch.equal(null[:, 0], null[:, 1])
 
 
 def test_redrawing_in_chunks_gives_all_redraws(generator, monkeypatch):
     monkeypatch.setattr("sbi_colt.testing._CHUNK", 1000)
     tables = bag_ranks(torch.randn(40, 9, generator=generator), generator)
-    assert redraw_statistics(tables.unsqueeze(0), 101, generator).shape == (101, 1)
+    null = redraw_statistics(tables.unsqueeze(0), largest_ks, 101, generator)
+    assert null.shape == (101,)
 
 
 def test_redrawn_p_value_is_exact_at_its_resolution(generator, within_binomial_band):

@@ -7,13 +7,12 @@ angle. A component's covariance is
 
 .. math:: Σ = (d d^T + (I - d d^T) \, \text{thick}^2) \, \text{size}^2
 
-with d the direction of the branch. p blurs all components with σ = 0.01, q with
-(1 + α) σ.
+with d the direction of the branch. x ~ N(0, 1), and its sign says which class θ belongs
+to: the first where x ≥ 0. p blurs all components with σ = 0.01, q with (1 + α) σ.
 
-Where the paper is silent: x is the class, −1 or 1, each with probability 1/2; a branch
-is 0.7 times as long as its parent, beginning with 1; components are half their spacing
-in size, a tenth as thick; a level of branches has 0.8 times the weight of the one
-before; branches turn by 0.5 ± 0.15.
+Where the paper is silent: a branch is 0.7 times as long as its parent, beginning with
+1; components are half their spacing in size, a tenth as thick; a level of branches has
+0.8 times the weight of the one before; branches turn by 0.5 ± 0.15.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ class TreeTask:
             num_posterior_samples: Draws per pair, S.
             generator: CPU generator.
         """
-        classes = torch.randint(2, (num_pairs,), generator=generator)
-        xs = (2.0 * classes - 1).unsqueeze(1)  # (N, 1)
+        xs = torch.randn(num_pairs, 1, generator=generator)
+        classes = (xs[:, 0] < 0).long()
         shape = (num_posterior_samples, num_pairs)
         return Draws(
             self._sample(classes.unsqueeze(0), _BLUR, generator)[0],

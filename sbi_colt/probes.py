@@ -1,0 +1,239 @@
+r"""Probes that are solved for rather than trained, and those that need neither.
+
+Like a `BallProbe`, each gives every member of a bag a number, small where it is "near";
+the members with small numbers form the region that a report calls the ball. (With the
+number itself as the embedding φ it is a ball: Chen, Bansal and Scott 2025 allow any φ.)
+
+`DensityProbe`
+    How densely the bag's own members lie around a point: the ranks of highest-density
+    regions, in any shape of posterior and with nothing to train. Bandwidths are shares
+    of the bag's mean squared distance; without one, the mean distance itself counts.
+`DriftProbe`
+    Which way the mean error points at this x. The errors of the training truths, in
+    bag coordinates, are regressed on x by kernel ridge regression; the number is minus
+    the projection on the prediction, a ball whose centre is far off in its direction.
+`QuadraticProbe`
+    Which directions are too wide or too narrow: the quadratic form of the likelihood
+    ratio of two Gaussians, from the second moments of the training truths in bag
+    coordinates, drawn towards those of the draws.
+`ReliefProbe`
+    Whether a point lies on a crest of q or beside it: the distance of its eighth
+    nearest draw by that of the 64th, among draws of all training pairs. It sees fine
+    structure that the draws of one x are too few to show; for up to three parameters.
+
+All treat the members of a bag alike. Scales are those of `sbi_colt.localization`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.spatial import KDTree
+from torch import Tensor, nn
+
+from sbi_colt.localization import Probe, ProbeSpec, embed_xs
+
+__all__ = ["DensityProbe", "DriftProbe", "QuadraticProbe", "ReliefProbe"]
+
+# Members of a bag that serve as kernel centres: the cost stays linear in their number.
+_NUM_CENTRES = 256
+# Distances held at once: 2**22 floats are 16 MiB.
+_CHUNK = 2**22
+# Training pairs that the regression sees; its cost is cubic in them.
+_MAX_REGRESSED = 1000
+_LENGTHS = (0.5, 1.0, 2.0)  # of the kernel, in median distances of xs
+_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 9))
+# Draws of the training pairs that make up the relief, and the neighbours compared.
+_NUM_RELIEF = 20_000
+_NEIGHBOURS = (8, 64)
+
+
+class DensityProbe(Probe):
+    """Minus the log density of a bag at a point, or the mean distance of its members.
+
+    Args:
+        spec: The probe's specification; ``bandwidth`` is h² as a share of the mean
+            squared distance, `None` for the mean distance.
+    """
+
+    def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return a number for points with shape ``(n, S, d)``, ``(n, S)``.
+
+        A point that is a member of the bag is not its own neighbour.
+        """
+        return self._scores(points, bags, own=False)
+
+    def forward(self, members: Tensor, xs: Tensor) -> Tensor:
+        """Return the numbers of all members, each by the other ones."""
+        return self._scores(members, members, own=True)
+
+    def _scores(self, points: Tensor, bags: Tensor, own: bool) -> Tensor:
+        # The order of a bag is random, so its first members are any members.
+        centres = bags[:, :_NUM_CENTRES]
+        step = max(1, _CHUNK // (points.shape[1] * centres.shape[1]))
+        parts = zip(points.split(step), centres.split(step), strict=True)
+        return torch.cat([self._part(*part, own) for part in parts])
+
+    def _part(self, points: Tensor, centres: Tensor, own: bool) -> Tensor:
+        if own:
+            distances = torch.cdist(points, centres)  # (n, S, C)
+            itself = torch.eye(*distances.shape[1:], dtype=torch.bool).to(points.device)
+        else:  # by differences, so that a point is at distance 0 from itself
+            mode = "donot_use_mm_for_euclid_dist"
+            distances = torch.cdist(points, centres, compute_mode=mode)
+            itself = distances == 0
+        count = (~itself).sum(dim=-1).clamp_min(1)  # (S,) or (n, S)
+        if self.spec.bandwidth is None:
+            return distances.masked_fill_(itself, 0).sum(dim=2) / count
+        between = torch.cdist(centres, centres).square_().mean(dim=(1, 2))
+        width = 2 * self.spec.bandwidth * between.clamp_min(1e-30)
+        exponents = distances.square_().div_(-width.reshape(-1, 1, 1))
+        exponents.masked_fill_(itself, -torch.inf)
+        return count.log() - torch.logsumexp(exponents, dim=2)
+
+
+class DriftProbe(Probe):
+    """Minus the projection on the mean error that x predicts.
+
+    Args:
+        spec: The probe's specification.
+        dim: Dimension of θ.
+        x_example: A few xs as networks see them.
+        embedding_net: A network from xs to the features that errors are regressed on.
+    """
+
+    anchors: Tensor
+    weights: Tensor
+    length: Tensor
+
+    def __init__(
+        self,
+        spec: ProbeSpec,
+        dim: int,
+        x_example: Tensor,
+        embedding_net: nn.Module | None = None,
+    ):
+        super().__init__(spec)
+        self.embedding_net = embedding_net
+        with torch.no_grad():
+            num_features = embed_xs(x_example, embedding_net).shape[1]
+        self.register_buffer("anchors", torch.zeros(0, num_features))
+        self.register_buffer("weights", torch.zeros(0, dim))
+        self.register_buffer("length", torch.ones(()))
+
+    def solve(self, members: Tensor, xs: Tensor, generator: torch.Generator) -> None:
+        """Regress the truths' errors on x; length and penalty by leave-one-out."""
+        chosen = torch.randperm(len(xs), generator=generator)[:_MAX_REGRESSED]
+        anchors = self._features(xs[chosen])  # (m, F)
+        errors = members[chosen, 0].double()  # (m, d)
+        gaps = torch.cdist(anchors, anchors)
+        median = gaps[gaps > 0].median() if (gaps > 0).any() else gaps.new_ones(())
+        best = torch.inf
+        for length in (share * median for share in _LENGTHS):
+            values, vectors = torch.linalg.eigh(_kernel(gaps, length))
+            rotated = vectors.T @ errors
+            for penalty in _PENALTIES:
+                shares = (values.clamp_min(0) / (values.clamp_min(0) + penalty)).sqrt()
+                smooth = vectors * shares  # (m, m), the smoother's square root
+                fitted = smooth @ (shares.unsqueeze(1) * rotated)
+                leverage = smooth.square().sum(dim=1, keepdim=True)
+                left_out = (errors - fitted) / (1 - leverage).clamp_min(1e-9)
+                risk = float(left_out.square().mean())
+                if risk < best:
+                    best = risk
+                    solved = vectors @ (rotated / (values + penalty).unsqueeze(1))
+                    self.weights, self.length = solved, length
+        self.anchors = anchors
+
+    def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return a number for points with shape ``(n, S, d)``, ``(n, S)``."""
+        gaps = torch.cdist(self._features(xs), self.anchors)
+        drift = _kernel(gaps, self.length) @ self.weights  # (n, d)
+        return -torch.einsum("nsd,nd->ns", points, drift.to(points))
+
+    def _features(self, xs: Tensor) -> Tensor:
+        with torch.no_grad():
+            return embed_xs(xs, self.embedding_net).double()
+
+
+def _kernel(gaps: Tensor, length: Tensor) -> Tensor:
+    """Return a Gaussian kernel plus a constant, which lets errors have a mean."""
+    return (-(gaps / length).square() / 2).exp() + 1
+
+
+class QuadraticProbe(Probe):
+    """A quadratic form in bag coordinates.
+
+    Args:
+        spec: The probe's specification.
+        dim: Dimension of θ.
+    """
+
+    directions: Tensor
+    weights: Tensor
+
+    def __init__(self, spec: ProbeSpec, dim: int):
+        super().__init__(spec)
+        self.register_buffer("directions", torch.eye(dim))
+        self.register_buffer("weights", torch.ones(dim))
+
+    def solve(self, members: Tensor, xs: Tensor, generator: torch.Generator) -> None:
+        """Take the second moments of the truths, less what chance makes of them."""
+        truths = members[:, 0].double()  # (N, d)
+        num_pairs, dim = truths.shape
+        excess = truths.T @ truths / num_pairs
+        excess.diagonal().sub_(1)
+        sizes, directions = torch.linalg.eigh(excess)
+        # Half of where the largest eigenvalue of pure noise lies (Marchenko-Pastur).
+        noise = (dim / num_pairs) ** 0.5 + dim / num_pairs / 2
+        certain = sizes.sign() * (sizes.abs() - noise).clamp_min(0)
+        kept = (certain + 1e-3 * sizes).clamp_min(-0.95)
+        self.directions = directions.to(members)
+        self.weights = (1 / (1 + kept) - 1).to(members)
+
+    def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return a number for points with shape ``(n, S, d)``, ``(n, S)``."""
+        return (points @ self.directions).square() @ self.weights
+
+
+class ReliefProbe(Probe):
+    """Distance of a near neighbour by that of a farther one, among training draws.
+
+    Args:
+        spec: The probe's specification.
+        dim: Dimension of θ.
+    """
+
+    draws: Tensor
+
+    def __init__(self, spec: ProbeSpec, dim: int):
+        super().__init__(spec)
+        self.register_buffer("draws", torch.zeros(0, dim))
+        self._tree: KDTree | None = None
+
+    def solve(self, members: Tensor, xs: Tensor, generator: torch.Generator) -> None:
+        """Keep a random part of the training pairs' draws."""
+        draws = members[:, 1:].flatten(0, 1)
+        chosen = torch.randperm(len(draws), generator=generator)[:_NUM_RELIEF]
+        self.draws, self._tree = draws[chosen], None
+
+    def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return a number for points with shape ``(n, S, d)``, ``(n, S)``."""
+        tree = self._tree = self._tree or KDTree(self.draws.cpu().numpy())
+        places: Any = [min(k, len(self.draws)) for k in _NEIGHBOURS]
+        flat = points.reshape(-1, points.shape[-1]).cpu().numpy()
+        distances = np.concatenate(
+            [tree.query(part, k=places)[0] for part in _parts(flat)]
+        )
+        near, far = np.maximum(distances, 1e-30).T
+        ratios = torch.from_numpy(np.log(near / far)).to(points)
+        return ratios.reshape(points.shape[:2])
+
+
+def _parts(rows: np.ndarray) -> Iterator[np.ndarray]:
+    step = _CHUNK // _NEIGHBOURS[-1]
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step]

@@ -1,0 +1,181 @@
+"""Probes that are solved for: closed forms, symmetry, and what each one sees."""
+
+import pytest
+import torch
+
+from sbi_colt import CoLT, CoLTConfig, Draws
+from sbi_colt.benchmark.gaussian import GaussianTask
+from sbi_colt.benchmark.tree import TreeTask
+from sbi_colt.config import PROBES
+from sbi_colt.probes import DensityProbe, DriftProbe, QuadraticProbe, ReliefProbe
+
+
+def bags(generator, num_pairs=30, size=41, dim=2):
+    members = torch.randn(num_pairs, size, dim, generator=generator)
+    return members, torch.randn(num_pairs, 3, generator=generator)
+
+
+def solved(name, generator, members, xs):
+    dim = members.shape[-1]
+    spec = PROBES[name]
+    probe = {
+        "density": lambda: DensityProbe(spec),
+        "drift": lambda: DriftProbe(spec, dim, xs[:2]),
+        "quadratic": lambda: QuadraticProbe(spec, dim),
+        "relief": lambda: ReliefProbe(spec, dim),
+    }[spec.kind]()
+    probe.solve(members, xs, generator)
+    return probe
+
+
+NAMES = ["energy", "density", "fine-density", "relief", "drift", "quadratic"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_members_are_treated_alike(name, generator):
+    """A bag in another order has the same numbers in that order."""
+    members, xs = bags(generator)
+    probe = solved(name, generator, members, xs)
+    order = torch.randperm(members.shape[1], generator=generator)
+    torch.testing.assert_close(
+        probe(members[:, order], xs), probe(members, xs)[:, order]
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_state_is_loaded_into_a_fresh_probe(name, generator):
+    members, xs = bags(generator)
+    probe = solved(name, generator, members, xs)
+    other, other_xs = bags(generator, num_pairs=7)
+    fresh = solved(name, generator, other, other_xs)
+    fresh.load_state_dict(probe.state_dict())
+    if name == "relief":
+        fresh._tree = None
+    torch.testing.assert_close(fresh(other, other_xs), probe(other, other_xs))
+
+
+def test_the_energy_is_the_mean_distance_of_the_others(generator):
+    members, xs = bags(generator, num_pairs=4)
+    gaps = torch.cdist(members, members)
+    expected = gaps.sum(dim=2) / (members.shape[1] - 1)
+    found = solved("energy", generator, members, xs)(members, xs)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_density_is_that_of_the_other_members(generator):
+    members, xs = bags(generator, num_pairs=3, size=11)
+    squares = torch.cdist(members.double(), members.double()).square()
+    width = 2 * 0.1 * squares.mean(dim=(1, 2), keepdim=True)
+    kernel = (-squares / width).exp() - torch.eye(11)
+    expected = -(kernel.sum(dim=2) / 10).log()
+    found = solved("density", generator, members, xs)(members, xs)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_only_some_members_are_kernel_centres(generator, monkeypatch):
+    """The cost is linear in their number, and ranks change little."""
+    members, xs = bags(generator, num_pairs=5, size=201)
+    probe = solved("density", generator, members, xs)
+    everything = probe(members, xs)
+    monkeypatch.setattr("sbi_colt.probes._NUM_CENTRES", 100)
+    some = probe(members, xs)
+    for a, b in zip(everything, some, strict=True):
+        assert torch.corrcoef(torch.stack([a, b]))[0, 1] > 0.9
+
+
+def test_bags_of_equal_members_have_a_density(generator):
+    members = torch.zeros(3, 5, 2)
+    for name in ("energy", "density"):
+        assert (
+            solved(name, generator, members, members)(members, members).isfinite().all()
+        )
+
+
+def test_the_drift_is_that_of_a_linear_error(generator):
+    """Truths are off by 0.8 x₁ in the first parameter."""
+    members, xs = bags(generator, num_pairs=300)
+    members[:, 0, 0] += 0.8 * xs[:, 0]
+    probe = solved("drift", generator, members, xs)
+    points = torch.eye(2).expand(2, 2, 2)
+    at = torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
+    first, second = (-probe.scores(points, points, at)).unbind(1)
+    torch.testing.assert_close(first, torch.tensor([0.8, -0.8]), atol=0.25, rtol=0)
+    assert (second.abs() < 0.25).all()
+
+
+def test_the_quadratic_form_finds_the_wrong_direction(generator):
+    members, xs = bags(generator, num_pairs=300, dim=5)
+    members[:, 0, 3] *= 0.3  # q is too wide there
+    probe = solved("quadratic", generator, members, xs)
+    assert isinstance(probe, QuadraticProbe)
+    axis = probe.directions[:, probe.weights.argmax()]
+    assert axis[3].abs() > 0.95
+
+
+def test_relief_is_for_few_parameters():
+    config = CoLTConfig(probes=("relief", "density"), max_epochs=1)
+    draws = GaussianTask("mean", 0.0, 4, 4).draws(20, 10, torch.Generator())
+    colt = CoLT(config, seed=0).fit(draws, show_progress_bar=False)
+    assert [probe.spec.name for probe in colt.probes] == ["density"]
+    with pytest.raises(ValueError, match="probes: none of .'relief'."):
+        CoLT(CoLTConfig(probes=("relief",))).fit(draws)
+
+
+@pytest.mark.parametrize(
+    ("task", "size", "probe"),
+    [
+        (GaussianTask("blind", 1.0, 10, 10), (100, 200), "drift"),
+        (GaussianTask("anisotropic", 1.5, 10, 10), (100, 200), "quadratic"),
+        (GaussianTask("modes", 0.3, 10, 10), (100, 200), "energy"),
+        (GaussianTask("t", 0.5, 3, 3), (100, 200), "fine-density"),
+        (TreeTask(0.7), (600, 60), "relief"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_probe_sees_what_it_is_for(task, size, probe):
+    generator = torch.Generator().manual_seed(0)
+    train, test = (task.draws(*size, generator) for _ in range(2))
+    colt = CoLT(CoLTConfig(probes=(probe,)), seed=0)
+    assert colt.fit(train, show_progress_bar=False).test(test).p_value < 0.01
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_probe_answers_where(name, tmp_path):
+    generator = torch.Generator().manual_seed(1)
+    task = GaussianTask("covariance", 2.0)
+    train, test = (task.draws(80, 50, generator) for _ in range(2))
+    colt = CoLT(CoLTConfig(probes=(name,)), seed=0)
+    result = colt.fit(train, show_progress_bar=False).test(test)
+    where = result.localize()
+    inside = where.contains(test.samples[:, result.index])
+    # The ball holds the share of the draws that it is said to hold.
+    assert float(inside.double().mean()) == pytest.approx(where.mass_q, abs=0.1)
+    assert where.centres.shape == (80, 3)
+    fresh = task.draws(5, 50, generator)
+    assert result.localize(fresh.xs, fresh.samples).radii.isfinite().all()
+    colt.save(tmp_path / "colt.npz")
+    again = CoLT.load(tmp_path / "colt.npz").test(test)
+    assert again.p_value == result.p_value
+
+
+def test_xs_that_are_all_alike_leave_a_constant_drift(generator):
+    members, xs = bags(generator)
+    members[:, 0] += 1
+    probe = solved("drift", generator, members, torch.ones_like(xs))
+    scores = probe(members, torch.ones_like(xs))
+    assert (scores[:, 0] < scores[:, 1:].mean(dim=1)).double().mean() > 0.6
+
+
+def test_the_default_finds_what_only_one_probe_sees():
+    generator = torch.Generator().manual_seed(0)
+
+    def pairs(n):
+        xs = torch.randn(n, 2, generator=generator)
+        members = torch.randn(101, n, 2, generator=generator)
+        shifted = xs + members[1:] + 0.6 * xs.flip(1).sin()
+        return Draws(xs + members[0], xs, shifted)
+
+    colt = CoLT(seed=0).fit(pairs(150), show_progress_bar=False)
+    result = colt.test(pairs(150))
+    assert result.p_value <= 0.01
+    assert result.leading.name in ("drift", "ball")
