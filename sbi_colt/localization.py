@@ -48,8 +48,8 @@ Coordinates = Literal["raw", "global", "bag"]
 Centre = Literal["learned", "origin", "random"]
 Embedding = Literal["identity", "mlp", "residual", "custom"]
 Kind = Literal["ball", "density", "drift", "quadratic", "relief"]
-# Neighbours in more dimensions than this are no neighbours.
-_MAX_RELIEF_DIM = 3
+# In more dimensions draws are too few to show a relief, and neighbours cost more.
+_MAX_RELIEF_DIM = 2
 
 # Rows of members that one pass of φ sees at a time outside training.
 _CHUNK = 2**17

@@ -19,7 +19,7 @@ number itself as the embedding φ it is a ball: Chen, Bansal and Scott 2025 allo
 `ReliefProbe`
     Whether a point lies on a crest of q or beside it: the distance of its eighth
     nearest draw by that of the 64th, among draws of all training pairs. It sees fine
-    structure that the draws of one x are too few to show; for up to three parameters.
+    structure that the draws of one x are too few to show; for one or two parameters.
 
 All treat the members of a bag alike. Scales are those of `sbi_colt.localization`.
 """

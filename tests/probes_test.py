@@ -114,7 +114,7 @@ def test_the_quadratic_form_finds_the_wrong_direction(generator):
 
 def test_relief_is_for_few_parameters():
     config = CoLTConfig(probes=("relief", "density"), max_epochs=1)
-    draws = GaussianTask("mean", 0.0, 4, 4).draws(20, 10, torch.Generator())
+    draws = GaussianTask("mean", 0.0, 3, 3).draws(20, 10, torch.Generator())
     colt = CoLT(config, seed=0).fit(draws, show_progress_bar=False)
     assert [probe.spec.name for probe in colt.probes] == ["density"]
     with pytest.raises(ValueError, match="probes: none of .'relief'."):
@@ -142,7 +142,7 @@ def test_each_probe_sees_what_it_is_for(task, size, probe):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_probe_answers_where(name, tmp_path):
     generator = torch.Generator().manual_seed(1)
-    task = GaussianTask("covariance", 2.0)
+    task = GaussianTask("covariance", 2.0, 2, 2)
     train, test = (task.draws(80, 50, generator) for _ in range(2))
     colt = CoLT(CoLTConfig(probes=(name,)), seed=0)
     result = colt.fit(train, show_progress_bar=False).test(test)
@@ -150,7 +150,7 @@ def test_every_probe_answers_where(name, tmp_path):
     inside = where.contains(test.samples[:, result.index])
     # The ball holds the share of the draws that it is said to hold.
     assert float(inside.double().mean()) == pytest.approx(where.mass_q, abs=0.1)
-    assert where.centres.shape == (80, 3)
+    assert where.centres.shape == (80, 2)
     fresh = task.draws(5, 50, generator)
     assert result.localize(fresh.xs, fresh.samples).radii.isfinite().all()
     colt.save(tmp_path / "colt.npz")
