@@ -8,16 +8,17 @@ The rooms, from the front door down; imports point downward only.
 - ``comparison``: several posteriors on the same pairs, ranked.
 - ``diagnose``: pairs to draws, draws through every method, one report.
 - ``report``, ``html``, ``plots`` (and ``clouds``), ``storage``: a report in words, as
-  a page, in pictures and on disk; ``findings``: the rules for what is wrong, and
-  ``wording``, which puts them into words.
+  a page, in pictures and on disk; ``findings`` and ``trends``: the rules for what is
+  wrong and where in x, and ``wording``, which puts them into words.
 - ``colt``: `CoLT` (Algorithms 1 and 2) and `run_colt`; ``baselines``: SBC, TARP,
   coverage, C2ST.
 - ``sampling``: from a posterior to draws. ``runs`` spreads a sampler over xs, ``pools``
   collects what it accepts, ``samplers`` knows each kind of posterior, ``checkpoint``
   keeps what is done, ``simulation`` makes the pairs, ``parallel`` uses joblib.
 - ``results``: what a test returns. ``training``: Algorithm 1. ``config``: settings.
-- ``testing``, ``localization``, ``divergences``, ``ranks``: pure functions and modules
-  on tensors. ``draws``: pairs with their draws. ``randomness``: seeds.
+- ``testing``, ``localization``, ``probes``, ``coordinates``, ``divergences``,
+  ``ranks``: pure functions and modules on tensors. ``draws``: pairs with their draws.
+  ``randomness``: seeds.
 - ``benchmark``: tasks with known answers; nothing above imports it but the command
   line.
 """

@@ -33,8 +33,9 @@ import torch
 from scipy.stats import norm
 from torch import Tensor, nn
 
+from sbi_colt.coordinates import Scales, make_frame
 from sbi_colt.draws import Draws
-from sbi_colt.localization import MLP, Scales, embed_xs, make_frame
+from sbi_colt.localization import MLP, embed_xs
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.ranks import bag_ranks, randomized_ranks
 from sbi_colt.results import TestResult

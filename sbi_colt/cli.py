@@ -167,16 +167,36 @@ def _add_benchmarks(commands: Any) -> None:
         help="the paper's whole grid: all sizes and dimensions, 3 seeds, 200 batches "
         "(days on two cores)",
     )
-    run.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
-    run.add_argument("--quiet", action="store_true", help="no progress bar")
-    run.add_argument(
-        "--out",
-        type=Path,
-        default=Path("results.csv"),
-        metavar="FILE",
-        help="the CSV file (default: results.csv)",
-    )
+    _add_grid_options(run, Path("results.csv"))
     run.set_defaults(run=_benchmark_run)
+    for name, help_text, description in (
+        (
+            "power",
+            "power of every method at the paper's budget, as one table",
+            "Measure power on both families, all perturbations, the blind prior and "
+            "none, in four dimensions, and print the table with its means (four hours "
+            "on two cores). Cells that the file has are not run again.",
+        ),
+        (
+            "efficiency",
+            "power by the number of simulations",
+            "Measure the power of the default and of the paper's variants on one hard "
+            "cell with 50 to 3000 simulations, half of them for training (an hour on "
+            "two cores). Cells that the file has are not run again.",
+        ),
+    ):
+        grid = benchmarks.add_parser(name, help=help_text, description=description)
+        _add_grid_options(grid, Path(f"{name}.csv"))
+        grid.set_defaults(run=_benchmark_grid)
+    cost = benchmarks.add_parser(
+        "cost",
+        help="time the default beside C2ST, and how it grows",
+        description="Time fit and test of the default on 100 pairs with 500 draws, "
+        "beside C2ST with 1000 epochs, and the exponents of its growth in the numbers "
+        "of pairs, draws and parameters (two minutes).",
+    )
+    cost.add_argument("--quiet", action="store_true", help="no progress bar")
+    cost.set_defaults(run=_benchmark_cost)
     table = benchmarks.add_parser(
         "table",
         help="print results as tables, beside the paper's figures",
@@ -200,6 +220,18 @@ def _add_benchmarks(commands: Any) -> None:
         help="where to write the figures (default: here)",
     )
     plot.set_defaults(run=_benchmark_plot)
+
+
+def _add_grid_options(parser: argparse.ArgumentParser, path: Path) -> None:
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=path,
+        metavar="FILE",
+        help="the CSV file (default: %(default)s)",
+    )
 
 
 def _seed(text: str) -> int:
@@ -319,6 +351,34 @@ def _benchmark_run(options: argparse.Namespace) -> int:
         show_progress_bar=not options.quiet,
     )
     print(f"{len(cells)} cells in {options.out}")
+    return 0
+
+
+def _benchmark_grid(options: argparse.Namespace) -> int:
+    from sbi_colt.benchmark import power
+    from sbi_colt.benchmark.runner import run_cells
+
+    cells, lines = {
+        "power": (power.power_cells, power.power_lines),
+        "efficiency": (power.efficiency_cells, power.efficiency_lines),
+    }[options.benchmark]
+    rows = run_cells(
+        cells(),
+        options.out,
+        num_workers=options.jobs,
+        command=options.command_line,
+        show_progress_bar=not options.quiet,
+    )
+    for line in lines(rows):
+        print(line)
+    return 0
+
+
+def _benchmark_cost(options: argparse.Namespace) -> int:
+    from sbi_colt.benchmark.power import cost_lines
+
+    for line in cost_lines(show_progress_bar=not options.quiet):
+        print(line, flush=True)
     return 0
 
 

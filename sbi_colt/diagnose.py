@@ -16,12 +16,13 @@ from sbi_colt.baselines import c2st, coverage, sbc, tarp
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws, pair_keys
-from sbi_colt.findings import find, find_trend
+from sbi_colt.findings import find
 from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
 from sbi_colt.report import Cost, DiagnosticReport
 from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.sampling import draw_at_pairs
 from sbi_colt.simulation import simulate_pairs
+from sbi_colt.trends import find_trend
 
 __all__ = ["METHODS", "check_options", "diagnose", "diagnose_draws", "prepare_pairs"]
 

@@ -5,21 +5,10 @@ its distance from a centre θ_l(x) in the geometry of an embedding φ,
 
 .. math:: d_φ(θ, θ_l(x)) = ‖φ(θ) - φ(θ_l(x))‖_2 .
 
-`BallProbe` learns θ_l, φ, both or neither; ``probes`` has other kinds. A probe works in
-one of three coordinates:
+`BallProbe` learns θ_l, φ, both or neither; ``probes`` has other kinds. All work in
+coordinates of ``sbi_colt.coordinates``.
 
-``"raw"``
-    θ and x as they come: the paper's setting.
-``"global"``
-    standardised with means and scales of the training pairs.
-``"bag"``
-    whitened at each x with the moments of that x's own bag. The geometry is then right
-    from the start at every x; centre zero is the posterior mean, distance the
-    Mahalanobis distance. The moments are those of the *pooled* bag, θ* included: all
-    K + 1 members are treated alike, or their exchangeability, and with it every
-    p-value, would be lost.
-
-This room knows tensors only; scales come from the training pairs alone.
+This room knows tensors only.
 """
 
 from __future__ import annotations
@@ -33,18 +22,15 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from sbi_colt.coordinates import Coordinates, Scales
+
 __all__ = [
     "MLP",
     "BallProbe",
-    "Coordinates",
-    "Frame",
     "Probe",
     "ProbeSpec",
-    "Scales",
-    "make_frame",
 ]
 
-Coordinates = Literal["raw", "global", "bag"]
 Centre = Literal["learned", "origin", "random"]
 Embedding = Literal["identity", "mlp", "residual", "custom"]
 Kind = Literal["ball", "density", "drift", "quadratic", "relief"]
@@ -163,113 +149,6 @@ class MLP(nn.Module):
         rows = inputs.reshape(-1, inputs.shape[-1]).split(_ROWS)
         outputs = torch.cat([self.layers(part) for part in rows])
         return outputs.reshape(*inputs.shape[:-1], -1)
-
-
-@dataclass(frozen=True)
-class Scales:
-    """Means and scales of the training pairs; constant columns have scale 1."""
-
-    theta_mean: Tensor  # (d,)
-    theta_scale: Tensor  # (d,)
-    x_mean: Tensor  # (...)
-    x_scale: Tensor  # (...)
-
-    @classmethod
-    def of(cls, thetas: Tensor, xs: Tensor, samples: Tensor) -> Scales:
-        """Return the scales of training pairs and their draws."""
-        pooled = torch.cat([thetas, samples.flatten(0, 1)])  # (N + S N, d)
-        return cls(*_moments(pooled), *_moments(xs))
-
-    def network_xs(self, xs: Tensor, coordinates: Coordinates = "global") -> Tensor:
-        """Return xs as networks see them: standardised, unless coordinates are raw."""
-        if coordinates == "raw":
-            return xs.float()
-        # In double precision: a large offset leaves little of a float.
-        return ((xs.double() - self.x_mean) / self.x_scale).float()
-
-
-def _moments(values: Tensor) -> tuple[Tensor, Tensor]:
-    values = values.double()
-    size = values.abs().amax(dim=0)
-    size = torch.where(size == 0, torch.ones_like(size), size)
-    scaled = values / size  # squares of what is huge or tiny would not be finite
-    mean, scale = scaled.mean(dim=0), scaled.std(dim=0, correction=0)
-    # Rounding leaves a constant column with a spread of about epsilon.
-    constant = scale <= 1e-12
-    return mean * size, torch.where(constant, torch.ones_like(scale), scale * size)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Coordinates z of parameters at each of N xs: θ = origin + factor z.
-
-    Args:
-        origin: Points with shape ``(N, d)``.
-        factor: Lower triangular matrices with shape ``(N, d, d)``.
-    """
-
-    origin: Tensor
-    factor: Tensor
-
-    def to_theta(self, points: Tensor) -> Tensor:
-        """Map points with shape ``(N, d)`` to parameters."""
-        points = points.to(self.origin)
-        return self.origin + torch.einsum("nij,nj->ni", self.factor, points)
-
-    def to_points(self, thetas: Tensor) -> Tensor:
-        """Map parameters with shape ``(N, M, d)`` to points, in single precision."""
-        centred = thetas.to(self.origin) - self.origin.unsqueeze(1)
-        solved = torch.linalg.solve_triangular(
-            self.factor, centred.transpose(1, 2), upper=False
-        )
-        return solved.transpose(1, 2).float().contiguous()
-
-    def at(self, index: Tensor) -> Frame:
-        """Return the coordinates at some of the xs."""
-        return Frame(self.origin[index], self.factor[index])
-
-
-def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Frame:
-    """Return the coordinates asked for, at the xs of bags.
-
-    Args:
-        members: Bags with shape ``(N, K + 1, d)``.
-        coordinates: ``"raw"``, ``"global"`` or ``"bag"``.
-        scales: The training pairs' scales.
-    """
-    num_bags, _, dim = members.shape
-    mean, scale = scales.theta_mean, scales.theta_scale
-    if coordinates == "bag":
-        # Moments of standardised values: the units of θ do not matter.
-        origin, factor = _bag_moments((members.double() - mean) / scale)
-        return Frame(mean + scale * origin, scale.unsqueeze(1) * factor)
-    if coordinates == "raw":
-        mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
-    return Frame(
-        mean.expand(num_bags, dim), torch.diag(scale).expand(num_bags, dim, dim)
-    )
-
-
-def _bag_moments(members: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the Cholesky factor of each pooled bag's shrunk covariance.
-
-    The covariance is drawn towards its diagonal by the share (d / (K + 1))²: next to
-    nothing for K ≫ d, all of it for K < d. A floor far below the training scale, which
-    is 1 here, keeps bags with constant columns regular.
-    """
-    _, size, dim = members.shape
-    mean = members.mean(dim=1)  # (N, d)
-    centred = members - mean.unsqueeze(1)
-    covariance = centred.transpose(1, 2) @ centred / size  # (N, d, d)
-    variances = covariance.diagonal(dim1=1, dim2=2) + 1e-12
-    shrinkage = min(1.0, dim / size) ** 2
-    shrunk = (1 - shrinkage) * covariance
-    shrunk.diagonal(dim1=1, dim2=2).copy_(variances)
-    scale = variances.sqrt()  # (N, d); factor the correlation, then scale its rows
-    correlation = shrunk / scale.unsqueeze(1) / scale.unsqueeze(2)
-    jitter = 1e-9 * torch.eye(dim, dtype=members.dtype, device=members.device)
-    factor = torch.linalg.cholesky(correlation + jitter)
-    return mean, scale.unsqueeze(2) * factor
 
 
 class _Localizer(nn.Module):

@@ -21,7 +21,8 @@ number itself as the embedding φ it is a ball: Chen, Bansal and Scott 2025 allo
     nearest draw by that of the 64th, among draws of all training pairs. It sees fine
     structure that the draws of one x are too few to show; for one or two parameters.
 
-All treat the members of a bag alike. Scales are those of `sbi_colt.localization`.
+All treat the members of a bag alike. Coordinates are those of
+`sbi_colt.coordinates`.
 """
 
 from __future__ import annotations

@@ -16,11 +16,12 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from sbi_colt.baselines import holm
-from sbi_colt.findings import Finding, Trend
+from sbi_colt.findings import Finding
 from sbi_colt.html import embed_figure, make_page, make_table
 from sbi_colt.plots import panels, plot_report
 from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.storage import load_file, pack_result, save_file, unpack_result
+from sbi_colt.trends import Trend
 from sbi_colt.wording import advise, describe_all, describe_trend, percent
 
 __all__ = ["Cost", "DiagnosticReport", "summarize"]

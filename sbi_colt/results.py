@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.localization import Frame, Probe, Scales, make_frame
+from sbi_colt.coordinates import Frame, Scales, make_frame
+from sbi_colt.localization import Probe
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.testing import (
     ks_statistic,

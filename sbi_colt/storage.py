@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.localization import Scales, x_features
+from sbi_colt.coordinates import Scales
+from sbi_colt.localization import x_features
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult, TestResult
 from sbi_colt.training import History, build_probe

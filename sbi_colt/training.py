@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from sbi_colt.config import CoLTConfig
+from sbi_colt.coordinates import Scales
 from sbi_colt.divergences import DIVERGENCES
-from sbi_colt.localization import BallProbe, Probe, ProbeSpec, Scales
+from sbi_colt.localization import BallProbe, Probe, ProbeSpec
 from sbi_colt.probes import DensityProbe, DriftProbe, QuadraticProbe, ReliefProbe
 from sbi_colt.ranks import ball_ranks, straight_through_ranks
 

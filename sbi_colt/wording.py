@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sbi_colt.findings import Finding, Trend
+from sbi_colt.findings import Finding
+from sbi_colt.trends import Trend
 
 __all__ = [
     "advise",

@@ -3,7 +3,8 @@ import torch
 
 from sbi_colt import CoLT, CoLTConfig, Draws
 from sbi_colt.benchmark.gaussian import GaussianTask
-from sbi_colt.findings import find, find_trend
+from sbi_colt.findings import find
+from sbi_colt.trends import find_trend
 
 
 def kinds(draws, **options):

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from sbi_colt.localization import MLP, BallProbe, ProbeSpec, Scales, make_frame
+from sbi_colt.coordinates import Scales, make_frame
+from sbi_colt.localization import MLP, BallProbe, ProbeSpec
 
 
 def bags(generator, num_bags=30, size=200, dim=3):

@@ -42,6 +42,7 @@ __all__ = [
 EXACT = "exact-c2st"
 _LEVEL = 0.05
 _NUM_EXACT_XS = 10
+_NONE = "all"  # how a file says `None`
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Cell:
         num_batches: Test batches.
         draws_per_step: Draws that the paper's variants see in a training step, or
             `None` for all of them.
+        num_pairs: Pairs to train on, and in each batch; `None` for as many as the paper
+            has.
     """
 
     task: str
@@ -68,6 +71,7 @@ class Cell:
     seed: int
     num_batches: int
     draws_per_step: int | None
+    num_pairs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ def make_cells(
     seeds: Sequence[int] = (0,),
     num_batches: int = 100,
     draws_per_step: int | None = None,
+    num_pairs: int | None = None,
 ) -> list[Cell]:
     """Return the cells of a grid.
 
@@ -110,6 +115,7 @@ def make_cells(
         seeds: Seeds.
         num_batches: Test batches in each cell.
         draws_per_step: Draws that the paper's variants see in a step.
+        num_pairs: Pairs to train on, and in each batch.
     """
     cells = []
     for task in tasks:
@@ -133,6 +139,7 @@ def make_cells(
                                 seed,
                                 num_batches,
                                 draws_per_step if method.startswith("paper") else None,
+                                num_pairs,
                             )
                         )
     return cells
@@ -240,7 +247,8 @@ def _run_cell(cell: Cell) -> Row:
 
     def batch(name: str | int):
         generator = generator_from(cell.seed, "benchmark", *stream, name)
-        return task.draws(setting.num_pairs, setting.num_posterior_samples, generator)
+        num_pairs = cell.num_pairs or setting.num_pairs
+        return task.draws(num_pairs, setting.num_posterior_samples, generator)
 
     if cell.method == EXACT:
         if not isinstance(task, TrainedTask):
@@ -283,7 +291,6 @@ def read_rows(path: str | os.PathLike) -> list[Row]:
         )
     rows = []
     for plain in reader:
-        step = plain["draws_per_step"]
         rows.append(
             Row(
                 Cell(
@@ -294,7 +301,8 @@ def read_rows(path: str | os.PathLike) -> list[Row]:
                     plain["method"],
                     int(plain["seed"]),
                     int(plain["num_batches"]),
-                    None if step == "all" else int(step),
+                    _count(plain["draws_per_step"]),
+                    _count(plain["num_pairs"]),
                 ),
                 *(float(plain[f.name]) for f in fields(Row) if f.name != "cell"),
             )
@@ -317,9 +325,13 @@ def _columns() -> list[str]:
 
 
 def _plain(row: Row) -> list[str]:
-    cell = ["all" if value is None else str(value) for value in astuple(row.cell)]
+    cell = [_NONE if value is None else str(value) for value in astuple(row.cell)]
     numbers = [v for name, v in asdict(row).items() if name != "cell"]
     return cell + [f"{number:.6g}" for number in numbers]
+
+
+def _count(text: str) -> int | None:
+    return None if text == _NONE else int(text)
 
 
 def _header(command: str) -> str:
