@@ -46,12 +46,12 @@ def figure_text(text: str, length: int = _MAX_TEXT) -> str:
     """Return a name as matplotlib can show it: short, and with mathematics or none.
 
     Example:
-        >>> figure_text("a name that goes on and on and on and on")
-        'a name that goes on and on an…'
+        >>> figure_text("a name that goes on and on and on_17")
+        'a name that goes on and on…_17'
     """
     text = str(text)
     if len(text) > length:
-        text = text[: length - 1] + "…"
+        text = f"{text[: length - 4]}…{text[-3:]}"  # its number is often at the end
     try:
         MathTextParser("agg").parse(text)
     except ValueError:

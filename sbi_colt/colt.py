@@ -40,6 +40,8 @@ __all__ = ["CoLT", "check_colt", "run_colt"]
 _FORMAT = "sbi_colt.CoLT/1"
 # Below this many pairs on either side a test is valid but says nothing.
 _MIN_PAIRS = 5
+# Draws of each training pair that tell at which level its ball is worst.
+_NUM_BALL_DRAWS = 200
 
 
 class CoLT:
@@ -133,7 +135,8 @@ class CoLT:
                 history[probe.spec.name] = trained
                 interrupted = interrupted or trained.stopped == "interrupted"
             with torch.no_grad():
-                members, truth = draws.bags(generator)
+                few = Draws(draws.thetas, draws.xs, draws.samples[:_NUM_BALL_DRAWS])
+                members, truth = few.bags(generator)
                 tables = _rank_tables(probes, members, draws.xs, scales, generator)
         # Only now, so that a fit that fails leaves nothing that could be tested.
         self._balls = tuple(map(_worst_ball, take_members(tables, truth)))

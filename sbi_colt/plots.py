@@ -89,7 +89,7 @@ def plot_ranks(
         )
     ax.set(title=title, xlabel="rank u", ylabel="F(u) − u", xlim=(0, 1))
     if len(curves) > 1:
-        ax.legend(fontsize="small", frameon=False, loc="best")
+        ax.legend(fontsize="small", framealpha=0.7, edgecolor="none", loc="best")
     return ax
 
 

@@ -39,7 +39,8 @@ from sbi_colt.localization import Probe, ProbeSpec, embed_xs
 
 __all__ = ["DensityProbe", "DriftProbe", "QuadraticProbe", "ReliefProbe"]
 
-# Members of a bag that serve as kernel centres: the cost stays linear in their number.
+# Members of a bag that serve as kernel centres, and for a mean distance a quarter of
+# them: the cost stays linear in the bag's size.
 _NUM_CENTRES = 256
 # Distances held at once: 2**22 floats are 16 MiB.
 _CHUNK = 2**22
@@ -73,27 +74,41 @@ class DensityProbe(Probe):
 
     def _scores(self, points: Tensor, bags: Tensor, own: bool) -> Tensor:
         # The order of a bag is random, so its first members are any members.
-        centres = bags[:, :_NUM_CENTRES]
+        centres = bags[:, : _NUM_CENTRES if self.spec.bandwidth else _NUM_CENTRES // 4]
         step = max(1, _CHUNK // (points.shape[1] * centres.shape[1]))
         parts = zip(points.split(step), centres.split(step), strict=True)
         return torch.cat([self._part(*part, own) for part in parts])
 
     def _part(self, points: Tensor, centres: Tensor, own: bool) -> Tensor:
         if own:
-            distances = torch.cdist(points, centres)  # (n, S, C)
-            itself = torch.eye(*distances.shape[1:], dtype=torch.bool).to(points.device)
+            squares = torch.cdist(points, centres).square_()  # (n, S, C)
+            itself = squares.diagonal(dim1=1, dim2=2)
+            is_centre = torch.arange(points.shape[1]) < centres.shape[1]
+            others = centres.shape[1] - is_centre.to(points)  # (S,)
         else:  # by differences, so that a point is at distance 0 from itself
             mode = "donot_use_mm_for_euclid_dist"
-            distances = torch.cdist(points, centres, compute_mode=mode)
-            itself = distances == 0
-        count = (~itself).sum(dim=-1).clamp_min(1)  # (S,) or (n, S)
+            squares = torch.cdist(points, centres, compute_mode=mode).square_()
+            itself = squares == 0
+            others = (~itself).sum(dim=2)  # (n, S)
+        others = others.clamp_min(1)
         if self.spec.bandwidth is None:
-            return distances.masked_fill_(itself, 0).sum(dim=2) / count
+            _fill(squares, itself, 0.0)
+            return squares.sqrt_().sum(dim=2) / others
         between = torch.cdist(centres, centres).square_().mean(dim=(1, 2))
         width = 2 * self.spec.bandwidth * between.clamp_min(1e-30)
-        exponents = distances.square_().div_(-width.reshape(-1, 1, 1))
-        exponents.masked_fill_(itself, -torch.inf)
-        return count.log() - torch.logsumexp(exponents, dim=2)
+        exponents = squares.div_(-width.reshape(-1, 1, 1))
+        _fill(exponents, itself, -torch.inf)
+        largest = exponents.amax(dim=2)  # as in logsumexp, but in place
+        total = exponents.sub_(largest.unsqueeze(2)).exp_().sum(dim=2)
+        return others.log() - total.log() - largest
+
+
+def _fill(values: Tensor, where: Tensor, value: float) -> None:
+    """Fill in place where a mask is true, or all of a view."""
+    if where.dtype == torch.bool:
+        values.masked_fill_(where, value)
+    else:
+        where.fill_(value)
 
 
 class DriftProbe(Probe):
