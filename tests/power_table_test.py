@@ -1,0 +1,79 @@
+"""The tables of power, efficiency and cost."""
+
+from sbi_colt.benchmark import power
+from sbi_colt.benchmark.methods import METHODS
+from sbi_colt.benchmark.power import (
+    SIZES,
+    efficiency_cells,
+    efficiency_lines,
+    power_cells,
+    power_lines,
+)
+from sbi_colt.benchmark.runner import Row, read_rows, run_cells
+from sbi_colt.cli import main
+
+
+def test_the_grid_has_every_family_dimension_and_perturbation():
+    cells = power_cells()
+    tasks = {family + name for family in ("", "curved-") for name in SIZES}
+    assert len(set(cells)) == len(cells) == 2 * 8 * (3 + 3 + 1 + 1) * len(METHODS)
+    assert {c.task for c in cells} == tasks
+    nulls = {(c.task, c.dim) for c in cells if c.alpha == 0}
+    assert len(nulls) == 6  # two families; both pairs with 10 parameters are one here
+    assert {c.seed for c in cells if c.dim_x == 10} == {0, 1, 2}
+    assert {c.seed for c in cells if c.dim_x == 100} == {0}
+
+
+def rows(default=0.9):
+    powers = {"default": default, "paper-id": 0.8}
+    return [
+        Row(cell, powers.get(cell.method, 0.5), 0.2, 0.1, 1.0, 0.1)
+        for cell in power_cells()
+    ]
+
+
+def test_the_table_has_means_and_marks_what_is_behind():
+    lines = list(power_lines(rows()))
+    assert max(map(len, lines)) <= 80
+    means = [line.split() for line in lines if ", mean" in line]
+    assert [mean[2:5] for mean in means] == 2 * [["0.900", "0.500", "0.800"]]
+    assert not any("*" in line for line in lines)
+    behind = "\n".join(power_lines(rows(default=0.7)))
+    assert behind.count("*") == 2 * 4 * len(SIZES)  # false alarms have no star
+    assert "The paper's variants see 10 draws" in behind
+
+
+def test_a_table_of_some_cells_leaves_the_others_empty():
+    some = [row for row in rows() if row.cell.method == "sbc"]
+    lines = list(power_lines(some))
+    assert not any(", mean" in line for line in lines)
+
+
+def test_efficiency_tells_where_power_is_reached():
+    found = {"default": 0.9, "paper-id": 0.4, "paper-full": 0.1}
+    made = [
+        Row(cell, min(1.0, found[cell.method] * cell.num_pairs / 200), 0, 0, 0, 0)
+        for cell in efficiency_cells()
+    ]
+    header, *lines = efficiency_lines(made)
+    assert header.split()[:3] == ["simulations", "50", "100"]
+    ends = {line.split()[0]: line.split()[-1] for line in lines}
+    assert 200 < float(ends["default"]) < 400 < float(ends["paper-id"]) <= 800
+    low = [row for row in made if row.cell.num_pairs <= 100]
+    assert list(efficiency_lines(low))[2].endswith("never")
+
+
+def test_the_number_of_pairs_is_kept_in_the_file(tmp_path):
+    cell = next(c for c in efficiency_cells() if c.method == "default")
+    (row,) = run_cells([cell], tmp_path / "e.csv", show_progress_bar=False)
+    assert row.cell == cell
+    assert read_rows(tmp_path / "e.csv") == [row]
+
+
+def test_cost_is_told_as_a_ratio_and_exponents(monkeypatch, capsys):
+    for name in ("_default", "_c2st"):
+        monkeypatch.setattr(power, name, lambda train, test: sum(range(1000)))
+    assert main(["benchmark", "cost", "--quiet"]) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert "ratio" in first
+    assert [line[0] for line in others] == ["N", "K", "d"]
