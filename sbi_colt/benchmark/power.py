@@ -97,7 +97,7 @@ def power_lines(rows: Sequence[Row]) -> Iterator[str]:
             yield ""
     steps = {e.draws_per_step for k, e in entries.items() if k[4].startswith("paper")}
     shown = " or ".join(str(step or "all") for step in sorted(steps, key=str))
-    yield "Power at level 0.05 (none: false alarms); 100 training pairs, 500 draws each,"
+    yield "Power at level 0.05 (none: false alarms); 100 training pairs, 500 draws,"
     yield "batches of 100 pairs. A star: another method has more by over 0.05."
     yield f"The paper's variants see {shown} draws per training step."
 
