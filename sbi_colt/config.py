@@ -40,7 +40,8 @@ class CoLTConfig:
 
     Args:
         probes: Names from ``sbi_colt.config.PROBES``, or `ProbeSpec` objects of your
-            own. Several probes are combined into one exact p-value.
+            own; `sbi_colt.localization` and `sbi_colt.probes` say what each looks at.
+            Several probes are combined into one exact p-value.
         divergence: What training maximises: ``"sinkhorn"``, ``"wasserstein"`` or
             ``"cramer_von_mises"``.
         embedding_net: A network from a batch of xs to vectors, for images, time series

@@ -192,8 +192,10 @@ class CoLTResult:
 
     Args:
         p_value: p-value of the null hypothesis q(θ | x) = p(θ | x) for almost every x;
-            exact for every N and K. Sample size ``num_test``. Resolution
-            1 / (num_redraws + 1) for several probes, continuous for one.
+            exact for every N and K. Sample size ``num_test``. One probe: of its
+            Kolmogorov–Smirnov statistic, continuous. Several: of their pooled
+            Anderson–Darling statistics, by re-drawing the bags, with a resolution of
+            1 / (num_redraws + 1).
         statistic: Largest Kolmogorov–Smirnov statistic over the probes.
         distance: Estimate of the averaged conditionally localized distance: the share
             of posterior mass misplaced in the worst ball that was found. Noise raises
