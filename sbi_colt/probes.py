@@ -42,6 +42,8 @@ __all__ = ["DensityProbe", "DriftProbe", "QuadraticProbe", "ReliefProbe"]
 # Members of a bag that serve as kernel centres, and for a mean distance a quarter of
 # them: the cost stays linear in the bag's size.
 _NUM_CENTRES = 256
+# Standardised values beyond this are as far as can be: their squares stay finite.
+_FAR = 1e8
 # Distances held at once: 2**22 floats are 16 MiB.
 _CHUNK = 2**22
 # Training pairs that the regression sees; its cost is cubic in them.
@@ -73,6 +75,7 @@ class DensityProbe(Probe):
         return self._scores(members, members, own=True)
 
     def _scores(self, points: Tensor, bags: Tensor, own: bool) -> Tensor:
+        points, bags = (values.clamp(-_FAR, _FAR) for values in (points, bags))
         # The order of a bag is random, so its first members are any members.
         centres = bags[:, : _NUM_CENTRES if self.spec.bandwidth else _NUM_CENTRES // 4]
         step = max(1, _CHUNK // (points.shape[1] * centres.shape[1]))
@@ -240,7 +243,7 @@ class ReliefProbe(Probe):
         """Return a number for points with shape ``(n, S, d)``, ``(n, S)``."""
         tree = self._tree = self._tree or KDTree(self.draws.cpu().numpy())
         places: Any = [min(k, len(self.draws)) for k in _NEIGHBOURS]
-        flat = points.reshape(-1, points.shape[-1]).cpu().numpy()
+        flat = points.reshape(-1, points.shape[-1]).clamp(-_FAR, _FAR).cpu().numpy()
         distances = np.concatenate(
             [tree.query(part, k=places)[0] for part in _parts(flat)]
         )

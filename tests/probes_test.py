@@ -158,6 +158,17 @@ def test_every_probe_answers_where(name, tmp_path):
     assert again.p_value == result.p_value
 
 
+@pytest.mark.parametrize("size", [1e12, 1e30])
+def test_draws_far_out_of_all_others_are_ranked_too(make_draws, generator, size):
+    colt = CoLT(CoLTConfig(max_epochs=2), seed=0)
+    colt.fit(make_draws(40, 20, 2, generator), show_progress_bar=False)
+    test = make_draws(40, 20, 2, generator)
+    samples = test.samples.clone()
+    samples[3, 5] = size
+    result = colt.test(Draws(test.thetas, test.xs, samples))
+    assert 0 < result.p_value <= 1
+
+
 def test_xs_that_are_all_alike_leave_a_constant_drift(generator):
     members, xs = bags(generator)
     members[:, 0] += 1
