@@ -4,7 +4,7 @@
 
 The rooms, from the front door down; imports point downward only.
 
-- ``cli``, ``demo``: the command line.
+- ``cli``, ``demo``: the command line; that of the benchmarks is ``benchmark.commands``.
 - ``comparison``: several posteriors on the same pairs, ranked.
 - ``diagnose``: pairs to draws, draws through every method, one report.
 - ``report``, ``html``, ``plots`` (and ``clouds``), ``storage``: a report in words, as
