@@ -30,7 +30,7 @@ def p_values(make, config, num_pairs, generator, repetitions=REPETITIONS):
 
 @pytest.mark.parametrize("config", [UNTRAINED, TRAINED], ids=["untrained", "trained"])
 @pytest.mark.parametrize("dim", [1, 3, 20])
-@pytest.mark.parametrize("num_pairs", [20, 200])
+@pytest.mark.parametrize("num_pairs", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("num_samples", [1, 5, 20, 100])
 def test_false_alarms_are_at_the_level(
     make_draws, generator, within_binomial_band, num_samples, num_pairs, dim, config
