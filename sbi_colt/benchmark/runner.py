@@ -222,7 +222,7 @@ def run_cells(
     tasks = [(cell,) for cell in left]
     with progress, path.open("a", encoding="utf-8", newline="") as file:
         for row in in_parallel(run_cell, tasks, num_workers, ordered=False):
-            csv.writer(file).writerow(_plain(row))
+            csv.writer(file, lineterminator="\n").writerow(_plain(row))
             file.flush()
             os.fsync(file.fileno())
             progress.set_postfix_str(f"{row.cell.task} {row.cell.method}")
