@@ -88,8 +88,9 @@ def test_a_single_probe_is_exact_by_scipy(
     def make(n):
         return make_draws(n, 10, 2, generator)
 
-    p, _ = p_values(make, config, 40, generator)
-    assert within_binomial_band(int((p <= 0.05).sum()), REPETITIONS, 0.05)
+    p, _ = p_values(make, config, 40, generator, repetitions=2000)
+    for level in (0.01, 0.05, 0.2):
+        assert within_binomial_band(int((p <= level).sum()), 2000, level)
 
 
 def test_the_null_gives_no_certificate(make_draws, generator):

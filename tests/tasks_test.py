@@ -187,7 +187,7 @@ def test_the_tree_blurs_by_alpha():
 def test_classes_of_the_tree_lie_on_either_side():
     draws = TreeTask(0.0).draws(500, 2, seeded())
     side = draws.thetas.sum(dim=1) > 0
-    assert ((draws.xs[:, 0] < 0) == side).float().mean() > 0.95
+    assert ((draws.xs[:, 0] >= 0) == side).float().mean() > 0.95
 
 
 def test_noise_levels_are_those_of_the_paper():

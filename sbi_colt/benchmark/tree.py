@@ -8,7 +8,8 @@ angle. A component's covariance is
 .. math:: Σ = (d d^T + (I - d d^T) \, \text{thick}^2) \, \text{size}^2
 
 with d the direction of the branch. x ~ N(0, 1), and its sign says which class θ belongs
-to: the first where x ≥ 0. p blurs all components with σ = 0.01, q with (1 + α) σ.
+to: the first where x ≥ 0 (in the paper's figure it is the other one). p blurs all
+components with σ = 0.01, q with (1 + α) σ.
 
 Where the paper is silent: a branch is 0.7 times as long as its parent, beginning with
 1; components are half their spacing in size, a tenth as thick; a level of branches has
