@@ -22,8 +22,10 @@ PROBES: dict[str, ProbeSpec] = {
         ProbeSpec("density", coordinates="global", kind="density", bandwidth=0.1),
         ProbeSpec("fine-density", coordinates="global", kind="density", bandwidth=0.03),
         ProbeSpec("relief", coordinates="global", kind="relief"),
+        ProbeSpec("blend", coordinates="global", kind="blend"),
         ProbeSpec("drift", kind="drift"),
         ProbeSpec("quadratic", kind="quadratic"),
+        ProbeSpec("axes", coordinates="global", kind="axes"),
         ProbeSpec("random", "random", "identity", "bag"),
         ProbeSpec("centre", "learned", "identity", "bag"),
         ProbeSpec("ball", "learned", "residual", "bag"),
@@ -40,8 +42,8 @@ class CoLTConfig:
 
     Args:
         probes: Names from ``sbi_colt.config.PROBES``, or `ProbeSpec` objects of your
-            own; `sbi_colt.localization` and `sbi_colt.probes` say what each looks at.
-            Several probes are combined into one exact p-value.
+            own; the modules ``localization``, ``probes``, ``quadratics`` and ``blend``
+            say what each looks at. Several are combined into one exact p-value.
         divergence: What training maximises: ``"sinkhorn"``, ``"wasserstein"`` or
             ``"cramer_von_mises"``.
         embedding_net: A network from a batch of xs to vectors, for images, time series
@@ -77,8 +79,10 @@ class CoLTConfig:
         "density",
         "fine-density",
         "relief",
+        "blend",
         "drift",
         "quadratic",
+        "axes",
         "ball",
     )
     divergence: str = "cramer_von_mises"

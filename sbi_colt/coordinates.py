@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["Coordinates", "Frame", "Scales", "make_frame"]
+__all__ = ["Coordinates", "Frame", "Scales", "bag_moments", "bounded", "make_frame"]
 
 Coordinates = Literal["raw", "global", "bag"]
 
@@ -103,7 +103,7 @@ def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Fra
     mean, scale = scales.theta_mean, scales.theta_scale
     if coordinates == "bag":
         # Moments of standardised values: the units of θ do not matter.
-        origin, factor = _bag_moments((members.double() - mean) / scale)
+        origin, factor = bag_moments((members.double() - mean) / scale)
         return Frame(mean + scale * origin, scale.unsqueeze(1) * factor)
     if coordinates == "raw":
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
@@ -112,7 +112,12 @@ def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Fra
     )
 
 
-def _bag_moments(members: Tensor) -> tuple[Tensor, Tensor]:
+def bounded(points: Tensor) -> Tensor:
+    """Return standardised values with those beyond 1e8 at 1e8: squares stay finite."""
+    return points.clamp(-1e8, 1e8)
+
+
+def bag_moments(members: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean and the Cholesky factor of each pooled bag's shrunk covariance.
 
     The covariance is drawn towards its diagonal by the share (d / (K + 1))²: next to

@@ -5,8 +5,8 @@ its distance from a centre θ_l(x) in the geometry of an embedding φ,
 
 .. math:: d_φ(θ, θ_l(x)) = ‖φ(θ) - φ(θ_l(x))‖_2 .
 
-`BallProbe` learns θ_l, φ, both or neither; ``probes`` has other kinds. All work in
-coordinates of ``sbi_colt.coordinates``.
+`BallProbe` learns θ_l, φ, both or neither; ``probes``, ``quadratics`` and ``blend``
+have other kinds. All work in coordinates of ``sbi_colt.coordinates``.
 
 This room knows tensors only.
 """
@@ -33,7 +33,7 @@ __all__ = [
 
 Centre = Literal["learned", "origin", "random"]
 Embedding = Literal["identity", "mlp", "residual", "custom"]
-Kind = Literal["ball", "density", "drift", "quadratic", "relief"]
+Kind = Literal["axes", "ball", "blend", "density", "drift", "quadratic", "relief"]
 # In more dimensions draws are too few to show a relief, and neighbours cost more.
 _MAX_RELIEF_DIM = 2
 
@@ -54,8 +54,9 @@ class ProbeSpec:
             plus a network that starts at zero; ``"custom"``, the user's own, a function
             of θ (so it goes with ``"global"`` coordinates, undone before φ is called).
         coordinates: ``"raw"``, ``"global"`` or ``"bag"``.
-        kind: ``"ball"``, or a kind of `sbi_colt.probes`, which have neither centre nor
-            embedding: ``"density"``, ``"drift"``, ``"quadratic"``, ``"relief"``.
+        kind: ``"ball"``, or a kind of `sbi_colt.probes`, `sbi_colt.quadratics` or
+            `sbi_colt.blend`, which have neither centre nor embedding: ``"density"``,
+            ``"drift"``, ``"relief"``, ``"quadratic"``, ``"axes"``, ``"blend"``.
         bandwidth: Of a density: squared, as a share of the mean squared distance in a
             bag; `None` for the mean distance itself.
     """
@@ -222,6 +223,11 @@ class Probe(nn.Module):
     def is_trainable(self) -> bool:
         """Whether training by gradients has anything to change."""
         return False
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is the same whatever the training truths are."""
+        return not self.is_trainable and type(self).solve is Probe.solve
 
     def solve(self, members: Tensor, xs: Tensor, generator: torch.Generator) -> None:
         """Take what is needed from training bags, the truth first, in closed form.

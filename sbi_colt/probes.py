@@ -12,17 +12,13 @@ number itself as the embedding φ it is a ball: Chen, Bansal and Scott 2025 allo
     Which way the mean error points at this x. The errors of the training truths, in
     bag coordinates, are regressed on x by kernel ridge regression; the number is minus
     the projection on the prediction, a ball whose centre is far off in its direction.
-`QuadraticProbe`
-    Which directions are too wide or too narrow: the quadratic form of the likelihood
-    ratio of two Gaussians, from the second moments of the training truths in bag
-    coordinates, drawn towards those of the draws.
 `ReliefProbe`
     Whether a point lies on a crest of q or beside it: the distance of its eighth
     nearest draw by that of the 64th, among draws of all training pairs. It sees fine
     structure that the draws of one x are too few to show; for one or two parameters.
 
-All treat the members of a bag alike. Coordinates are those of
-`sbi_colt.coordinates`.
+``quadratics`` and ``blend`` have more of the kind. All treat the members of a bag
+alike. Coordinates are those of `sbi_colt.coordinates`.
 """
 
 from __future__ import annotations
@@ -35,15 +31,14 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
 
+from sbi_colt.coordinates import bounded
 from sbi_colt.localization import Probe, ProbeSpec, embed_xs
 
-__all__ = ["DensityProbe", "DriftProbe", "QuadraticProbe", "ReliefProbe"]
+__all__ = ["DensityProbe", "DriftProbe", "ReliefProbe"]
 
 # Members of a bag that serve as kernel centres, and for a mean distance a quarter of
 # them: the cost stays linear in the bag's size.
 _NUM_CENTRES = 256
-# Standardised values beyond this are as far as can be: their squares stay finite.
-_FAR = 1e8
 # Distances held at once: 2**22 floats are 16 MiB.
 _CHUNK = 2**22
 # Training pairs that the regression sees; its cost is cubic in them.
@@ -75,7 +70,7 @@ class DensityProbe(Probe):
         return self._scores(members, members, own=True)
 
     def _scores(self, points: Tensor, bags: Tensor, own: bool) -> Tensor:
-        points, bags = (values.clamp(-_FAR, _FAR) for values in (points, bags))
+        points, bags = bounded(points), bounded(bags)
         # The order of a bag is random, so its first members are any members.
         centres = bags[:, : _NUM_CENTRES if self.spec.bandwidth else _NUM_CENTRES // 4]
         step = max(1, _CHUNK // (points.shape[1] * centres.shape[1]))
@@ -183,41 +178,6 @@ def _kernel(gaps: Tensor, length: Tensor) -> Tensor:
     return (-(gaps / length).square() / 2).exp() + 1
 
 
-class QuadraticProbe(Probe):
-    """A quadratic form in bag coordinates.
-
-    Args:
-        spec: The probe's specification.
-        dim: Dimension of θ.
-    """
-
-    directions: Tensor
-    weights: Tensor
-
-    def __init__(self, spec: ProbeSpec, dim: int):
-        super().__init__(spec)
-        self.register_buffer("directions", torch.eye(dim))
-        self.register_buffer("weights", torch.ones(dim))
-
-    def solve(self, members: Tensor, xs: Tensor, generator: torch.Generator) -> None:
-        """Take the second moments of the truths, less what chance makes of them."""
-        truths = members[:, 0].double()  # (N, d)
-        num_pairs, dim = truths.shape
-        excess = truths.T @ truths / num_pairs
-        excess.diagonal().sub_(1)
-        sizes, directions = torch.linalg.eigh(excess)
-        # Half of where the largest eigenvalue of pure noise lies (Marchenko-Pastur).
-        noise = (dim / num_pairs) ** 0.5 + dim / num_pairs / 2
-        certain = sizes.sign() * (sizes.abs() - noise).clamp_min(0)
-        kept = (certain + 1e-3 * sizes).clamp_min(-0.95)
-        self.directions = directions.to(members)
-        self.weights = (1 / (1 + kept) - 1).to(members)
-
-    def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
-        """Return a number for points with shape ``(n, S, d)``, ``(n, S)``."""
-        return (points @ self.directions).square() @ self.weights
-
-
 class ReliefProbe(Probe):
     """Distance of a near neighbour by that of a farther one, among training draws.
 
@@ -243,7 +203,7 @@ class ReliefProbe(Probe):
         """Return a number for points with shape ``(n, S, d)``, ``(n, S)``."""
         tree = self._tree = self._tree or KDTree(self.draws.cpu().numpy())
         places: Any = [min(k, len(self.draws)) for k in _NEIGHBOURS]
-        flat = points.reshape(-1, points.shape[-1]).clamp(-_FAR, _FAR).cpu().numpy()
+        flat = bounded(points).reshape(-1, points.shape[-1]).cpu().numpy()
         distances = np.concatenate(
             [tree.query(part, k=places)[0] for part in _parts(flat)]
         )

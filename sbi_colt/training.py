@@ -19,11 +19,13 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from sbi_colt.blend import BlendProbe
 from sbi_colt.config import CoLTConfig
 from sbi_colt.coordinates import Scales
 from sbi_colt.divergences import DIVERGENCES
 from sbi_colt.localization import BallProbe, Probe, ProbeSpec
-from sbi_colt.probes import DensityProbe, DriftProbe, QuadraticProbe, ReliefProbe
+from sbi_colt.probes import DensityProbe, DriftProbe, ReliefProbe
+from sbi_colt.quadratics import AxesProbe, QuadraticProbe
 from sbi_colt.ranks import ball_ranks, straight_through_ranks
 
 __all__ = ["History", "TrainingInterrupted", "build_probe", "train_probe"]
@@ -84,8 +86,12 @@ def build_probe(
         return DriftProbe(spec, dim, x_example, _frozen(config.embedding_net))
     if spec.kind == "quadratic":
         return QuadraticProbe(spec, dim)
+    if spec.kind == "axes":
+        return AxesProbe(spec, dim)
     if spec.kind == "relief":
         return ReliefProbe(spec, dim)
+    if spec.kind == "blend":
+        return BlendProbe(spec)
     return BallProbe(
         spec,
         dim,

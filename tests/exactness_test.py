@@ -13,7 +13,7 @@ UNTRAINED = CoLTConfig(
     probes=("mahalanobis", "random", "energy", "fine-density"), num_redraws=199
 )
 TRAINED = CoLTConfig(
-    probes=("centre", "ball", "drift", "quadratic"),
+    probes=("centre", "ball", "blend", "drift", "quadratic", "axes"),
     num_redraws=199,
     max_epochs=10,
     validation_fraction=0,  # the last state, however much it has overfitted
@@ -74,6 +74,8 @@ def test_discrete_parameters_are_tested_exactly(
         "relief",
         "drift",
         "quadratic",
+        "axes",
+        "blend",
         "centre",
         "paper-full",
     ],

@@ -4,10 +4,13 @@ import pytest
 import torch
 
 from sbi_colt import CoLT, CoLTConfig, Draws
+from sbi_colt.benchmark.curved import CurvedTask
 from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.benchmark.tree import TreeTask
+from sbi_colt.blend import BlendProbe
 from sbi_colt.config import PROBES
-from sbi_colt.probes import DensityProbe, DriftProbe, QuadraticProbe, ReliefProbe
+from sbi_colt.probes import DensityProbe, DriftProbe, ReliefProbe
+from sbi_colt.quadratics import AxesProbe, QuadraticProbe
 
 
 def bags(generator, num_pairs=30, size=41, dim=2):
@@ -23,12 +26,23 @@ def solved(name, generator, members, xs):
         "drift": lambda: DriftProbe(spec, dim, xs[:2]),
         "quadratic": lambda: QuadraticProbe(spec, dim),
         "relief": lambda: ReliefProbe(spec, dim),
+        "axes": lambda: AxesProbe(spec, dim),
+        "blend": lambda: BlendProbe(spec),
     }[spec.kind]()
     probe.solve(members, xs, generator)
     return probe
 
 
-NAMES = ["energy", "density", "fine-density", "relief", "drift", "quadratic"]
+NAMES = [
+    "energy",
+    "density",
+    "fine-density",
+    "relief",
+    "blend",
+    "drift",
+    "quadratic",
+    "axes",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -112,6 +126,60 @@ def test_the_quadratic_form_finds_the_wrong_direction(generator):
     assert axis[3].abs() > 0.95
 
 
+def test_axes_are_those_of_the_draws(generator):
+    """With as many parameters as pairs, truths alone would not show the direction."""
+    members, xs = bags(generator, num_pairs=60, size=200, dim=60)
+    mixing = torch.linalg.qr(torch.randn(60, 60, generator=generator)).Q
+    widths = torch.linspace(1, 4, 60)
+    members = members * widths
+    members[:, 0, 7] *= 0.3  # q is too wide along its eighth axis
+    probe = solved("axes", generator, members @ mixing.T, xs)
+    assert isinstance(probe, AxesProbe)
+    axis = mixing.T @ probe.axes[:, probe.weights.argmax()]
+    assert axis[7].abs() / axis.norm() > 0.8
+
+
+def test_axes_do_not_depend_on_the_units_of_parameters(generator):
+    members, xs = bags(generator, dim=4)
+    members[:, 0] *= 0.5
+    units = torch.tensor([1e-3, 1.0, 50.0, 1e4])
+    scores = solved("axes", generator, members, xs)(members, xs)
+    others = solved("axes", generator, members * units, xs)(members * units, xs)
+    torch.testing.assert_close(scores, others, rtol=1e-2, atol=1e-3)
+
+
+def test_a_constant_parameter_has_no_say(generator):
+    members, xs = bags(generator, dim=3)
+    members[:, 0] *= 0.5
+    orders = []
+    for value in (0.0, 7.0):
+        members[..., 2] = value
+        scores = solved("axes", generator, members, xs)(members, xs)
+        orders.append(scores.argsort(dim=1).argsort(dim=1).double())
+    assert (orders[0] - orders[1]).abs().mean() < 0.1  # of 41 places
+
+
+def test_a_blend_turns_the_middle_into_near(generator):
+    """Truths between the heart and the tails of q: no blended probe ranks them low."""
+    members, xs = bags(generator, num_pairs=200, size=101)
+    truths = torch.nn.functional.normalize(members[:, 0], dim=-1)
+    members[:, 0] = 1.2 * truths
+    probe = solved("blend", generator, members, xs)
+    ranks = (probe(members, xs)[:, 1:] < probe(members, xs)[:, :1]).double().mean(dim=1)
+    distances = members.norm(dim=-1)
+    alone = (distances[:, 1:] < distances[:, :1]).double().mean(dim=1)
+    assert float(ranks.mean()) < 0.3
+    assert float(alone.mean()) > 0.4
+
+
+def test_what_is_fixed_does_not_depend_on_the_truths():
+    draws = GaussianTask("mean", 0.0, 2, 2).draws(20, 10, torch.Generator())
+    config = CoLTConfig(probes=(*CoLTConfig().probes, "random"), max_epochs=1)
+    colt = CoLT(config, seed=0).fit(draws, show_progress_bar=False)
+    fixed = [probe.spec.name for probe in colt.probes if probe.is_fixed]
+    assert fixed == ["mahalanobis", "energy", "density", "fine-density", "random"]
+
+
 def test_relief_is_for_few_parameters():
     config = CoLTConfig(probes=("relief", "density"), max_epochs=1)
     draws = GaussianTask("mean", 0.0, 3, 3).draws(20, 10, torch.Generator())
@@ -126,6 +194,8 @@ def test_relief_is_for_few_parameters():
     [
         (GaussianTask("blind", 1.0, 10, 10), (100, 200), "drift"),
         (GaussianTask("anisotropic", 1.5, 10, 10), (100, 200), "quadratic"),
+        (GaussianTask("anisotropic", 1.5, 100, 100), (100, 200), "axes"),
+        (CurvedTask(GaussianTask("modes", 0.4, 10, 10)), (100, 200), "blend"),
         (GaussianTask("modes", 0.3, 10, 10), (100, 200), "energy"),
         (GaussianTask("t", 0.5, 3, 3), (100, 200), "fine-density"),
         (TreeTask(0.7), (600, 60), "relief"),
