@@ -10,26 +10,27 @@ The rooms, from the front door down; imports point downward only.
 - ``report``, ``html``, ``plots`` (and ``clouds``), ``storage``: a report in words, as
   a page, in pictures and on disk; ``findings`` and ``trends``: the rules for what is
   wrong and where in x, and ``wording``, which puts them into words.
-- ``colt``: `CoLT` (Algorithms 1 and 2) and `run_colt`; ``baselines``: SBC, TARP,
-  coverage, C2ST.
+- ``run``: `run_colt`, which trains and tests on one set of pairs; ``colt``: `CoLT`,
+  Algorithms 1 and 2; ``baselines``: SBC, TARP, coverage, C2ST.
 - ``sampling``: from a posterior to draws. ``runs`` spreads a sampler over xs, ``pools``
   collects what it accepts, ``samplers`` knows each kind of posterior, ``checkpoint``
   keeps what is done, ``simulation`` makes the pairs, ``parallel`` uses joblib.
 - ``results``: what a test returns. ``training``: Algorithm 1. ``config``: settings.
-- ``testing``, ``localization``, ``probes``, ``coordinates``, ``divergences``,
-  ``ranks``: pure functions and modules on tensors. ``draws``: pairs with their draws.
-  ``randomness``: seeds.
+- ``testing``, ``localization``, ``probes``, ``quadratics``, ``blend``,
+  ``coordinates``, ``divergences``, ``ranks``: pure functions and modules on tensors.
+  ``draws``: pairs with their draws. ``randomness``: seeds.
 - ``benchmark``: tasks with known answers; nothing above imports it but the command
   line.
 """
 
-from sbi_colt.colt import CoLT, check_colt, run_colt
+from sbi_colt.colt import CoLT
 from sbi_colt.comparison import ComparisonReport, compare
 from sbi_colt.config import CoLTConfig
 from sbi_colt.diagnose import diagnose
 from sbi_colt.draws import Draws
 from sbi_colt.report import DiagnosticReport
 from sbi_colt.results import CoLTResult, TestResult
+from sbi_colt.run import check_colt, run_colt
 from sbi_colt.sampling import draw, draw_posterior_samples
 
 __all__ = [

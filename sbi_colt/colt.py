@@ -1,7 +1,7 @@
 """CoLT: train probes on some pairs, test them on others.
 
-`CoLT.fit` is the paper's Algorithm 1 and `CoLT.test` its Algorithm 2; `run_colt` does
-both in the calling convention of sbi's `run_sbc` and `run_tarp`.
+`CoLT.fit` is the paper's Algorithm 1 and `CoLT.test` its Algorithm 2; ``run`` does both
+on one set of pairs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import copy
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +21,6 @@ from sbi_colt.localization import Probe, x_features
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.ranks import bag_ranks
 from sbi_colt.results import CoLTResult, Evidence, ProbeResult
-from sbi_colt.sampling import draw_at_pairs
 from sbi_colt.storage import load_file, prefixed, save_file, unprefixed
 from sbi_colt.testing import (
     combined_p_value,
@@ -35,11 +33,9 @@ from sbi_colt.testing import (
 )
 from sbi_colt.training import History, build_probe, train_probe
 
-__all__ = ["CoLT", "check_colt", "run_colt"]
+__all__ = ["CoLT"]
 
 _FORMAT = "sbi_colt.CoLT/1"
-# Below this many pairs on either side a test is valid but says nothing.
-_MIN_PAIRS = 5
 # Draws of each training pair that tell at which level its ball is worst.
 _NUM_BALL_DRAWS = 200
 
@@ -153,17 +149,13 @@ class CoLT:
         Returns:
             The result; its p-value is exact under q(θ | x) = p(θ | x).
         """
-        if not self.probes or self.scales is None:
-            raise RuntimeError("CoLT.test: call fit(draws) before test(draws).")
-        _check_draws(draws)
-        self._check_fits(draws)
+        scales = self._check_fits(draws)
+        self._check_fresh(draws)
         draws = draws.to(self.device)
         generator = generator_from(self.seed, "test", digest(draws.thetas, draws.xs))
         with isolated_rng(generator), torch.no_grad():
             members, truth = draws.bags(generator)
-            tables = _rank_tables(
-                self.probes, members, draws.xs, self.scales, generator
-            )
+            tables = _rank_tables(self.probes, members, draws.xs, scales, generator)
             ranks = take_members(tables, truth)  # (P, N)
             statistics = ks_statistic(ranks)
             p_value = combined_p_value(
@@ -177,7 +169,7 @@ class CoLT:
             net = copy.deepcopy(self.config.embedding_net)
             if net is not None:
                 net = net.to(self.device).eval()
-            embed = partial(x_features, scales=self.scales, embedding_net=net)
+            embed = partial(x_features, scales=scales, embedding_net=net)
             evidence = Evidence(
                 members=members,
                 truth=truth,
@@ -186,7 +178,7 @@ class CoLT:
                 features=embed(draws.xs),
                 embed=embed,
                 probe=self.probes[leading],
-                scales=self.scales,
+                scales=scales,
             )
         margin = distance_margin(len(draws), len(self.probes), self.config.confidence)
         probes = tuple(
@@ -206,6 +198,8 @@ class CoLT:
         )
         return CoLTResult(
             p_value=p_value,
+            test_p_value=p_value,
+            training_p_value=None,
             statistic=probes[leading].statistic,
             distance=probes[leading].distance,
             distance_lower=probes[leading].distance_lower,
@@ -221,6 +215,37 @@ class CoLT:
             history=dict(self.history),
             evidence=evidence,
         )
+
+    def untrained_p_value(self, draws: Draws) -> float | None:
+        """Return the p-value of the untrained probes alone, on any pairs.
+
+        Null hypothesis: q(θ | x) = p(θ | x) for almost every x. Exact on the training
+        pairs too: scales are of all members alike, and nothing else was taken from
+        them. Sample size ``len(draws)``; resolution 1 / (num_redraws + 1).
+
+        Args:
+            draws: Pairs with their posterior draws.
+
+        Returns:
+            The p-value, `None` where every probe is trained or solved for.
+        """
+        scales = self._check_fits(draws)
+        probes = [probe for probe in self.probes if probe.is_fixed]
+        if not probes:
+            return None
+        draws = draws.to(self.device)
+        key = digest(draws.thetas, draws.xs)
+        generator = generator_from(self.seed, "untrained", key)
+        with isolated_rng(generator), torch.no_grad():
+            members, truth = draws.bags(generator)
+            tables = _rank_tables(probes, members, draws.xs, scales, generator)
+            return combined_p_value(
+                tables,
+                truth,
+                pooled_anderson_darling,
+                self.config.num_redraws,
+                generator,
+            )
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the trained test to a file: weights and JSON, no pickled objects.
@@ -296,8 +321,11 @@ class CoLT:
             for spec in specs
         )
 
-    def _check_fits(self, draws: Draws) -> None:
-        assert self.scales is not None
+    def _check_fits(self, draws: Draws) -> Scales:
+        """Return the scales, if there is a trained test that such draws fit."""
+        if not self.probes or self.scales is None:
+            raise RuntimeError("CoLT.test: call fit(draws) before test(draws).")
+        _check_draws(draws)
         expected = (len(self.scales.theta_mean), tuple(self.scales.x_mean.shape))
         got = (draws.dim, tuple(draws.xs.shape[1:]))
         if got != expected:
@@ -305,6 +333,9 @@ class CoLT:
                 f"draws: the test was trained on θ of dimension {expected[0]} and x of "
                 f"shape {expected[1]}, got {got[0]} and {got[1]}."
             )
+        return self.scales
+
+    def _check_fresh(self, draws: Draws) -> None:
         keys = pair_keys(draws.thetas, draws.xs)
         shared = sum(key in self._pair_keys for key in keys)
         if shared:
@@ -313,99 +344,6 @@ class CoLT:
                 "which makes the p-value wrong; test on fresh pairs "
                 "(train, test = draws.split(0.5))."
             )
-
-
-def run_colt(
-    thetas: Any,
-    xs: Any,
-    posterior: Any,
-    num_posterior_samples: int = 1000,
-    num_workers: int = 1,
-    show_progress_bar: bool = True,
-    use_batched_sampling: bool = True,
-    *,
-    config: CoLTConfig | None = None,
-    seed: int | None = None,
-    device: str | torch.device = "cpu",
-    **sampling: Any,
-) -> CoLTResult:
-    """Test a posterior with CoLT, in the calling convention of sbi's `run_sbc`.
-
-    Posterior draws are made for every x; ``config.train_fraction`` of the pairs train
-    the probes, and the others test them.
-
-    Args:
-        thetas: True parameters, simulated from the prior, with shape ``(N, d)``.
-        xs: Observations simulated from them, with shape ``(N, …)``.
-        posterior: A posterior obtained from sbi.
-        num_posterior_samples: Draws per x, K.
-        num_workers: Processes for samplers that have no batched form.
-        show_progress_bar: Whether to show progress.
-        use_batched_sampling: Whether to sample all xs at once where possible.
-        config: Settings; the default is the strongest test known here.
-        seed: Seed of sampling, training and testing.
-        device: Device to train and test on.
-        **sampling: Further options of `draw_posterior_samples`, such as
-            ``max_sampling_time`` and ``checkpoint``.
-
-    Returns:
-        The result. Null hypothesis: q(θ | x) = p(θ | x) for almost every x.
-    """
-    seed = resolve_seed(seed)
-    colt = CoLT(config, seed=seed, device=device)
-    if hasattr(thetas, "__len__"):  # before the work begins
-        _check_enough(len(thetas), colt.config.train_fraction)
-    draws = draw_at_pairs(
-        posterior,
-        thetas,
-        xs,
-        num_posterior_samples,
-        seed=seed,
-        num_workers=num_workers,
-        show_progress_bar=show_progress_bar,
-        use_batched_sampling=use_batched_sampling,
-        device=device,
-        **sampling,
-    )
-    _check_enough(len(draws), colt.config.train_fraction)
-    train, test = draws.split(colt.config.train_fraction, seed=seed)
-    return colt.fit(train, show_progress_bar=show_progress_bar).test(test)
-
-
-def check_colt(result: CoLTResult, level: float = 0.05) -> dict[str, Any]:
-    """Return the plain numbers of a result.
-
-    Args:
-        result: What `run_colt` or `CoLT.test` returned.
-        level: Level of the verdict.
-
-    Returns:
-        A dict with ``p_value``, ``statistic``, ``distance``, ``distance_lower``,
-        ``probe`` (the name of the leading probe) and ``verdict``: ``"rejected"`` or
-        ``"not rejected"``.
-    """
-    if not isinstance(result, CoLTResult):
-        raise TypeError(f"result: expected a CoLTResult, got {type(result).__name__}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level: expected a number in (0, 1), got {level}.")
-    return {
-        "p_value": result.p_value,
-        "statistic": result.statistic,
-        "distance": result.distance,
-        "distance_lower": result.distance_lower,
-        "probe": result.leading.name,
-        "verdict": "rejected" if result.p_value <= level else "not rejected",
-    }
-
-
-def _check_enough(num_pairs: int, train_fraction: float) -> None:
-    num_train = round(train_fraction * num_pairs)
-    if min(num_train, num_pairs - num_train) < _MIN_PAIRS:
-        raise ValueError(
-            f"thetas: {num_pairs} pairs are too few to split into training "
-            f"({num_train}) and test ({num_pairs - num_train}); expected at least "
-            f"{_MIN_PAIRS} on either side. Simulate more, 100 or better 1000."
-        )
 
 
 def _check_draws(draws: Draws) -> None:

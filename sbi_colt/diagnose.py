@@ -13,13 +13,13 @@ import torch
 from tqdm.auto import tqdm
 
 from sbi_colt.baselines import c2st, coverage, sbc, tarp
-from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws, pair_keys
 from sbi_colt.findings import find
 from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
 from sbi_colt.report import Cost, DiagnosticReport
 from sbi_colt.results import CoLTResult, TestResult
+from sbi_colt.run import run_on_draws
 from sbi_colt.sampling import draw_at_pairs
 from sbi_colt.simulation import simulate_pairs
 from sbi_colt.trends import find_trend
@@ -200,10 +200,12 @@ def _report(
         start = time.perf_counter()
         own = runs[name]
         if name == "colt":
-            train, test = draws.split(config.train_fraction, seed=seed)
-            colt = CoLT(config, seed=seed, device=device)
-            results[name] = colt.fit(train, show_progress_bar=show_progress_bar).test(
-                test
+            results[name] = run_on_draws(
+                draws,
+                config=config,
+                seed=seed,
+                device=device,
+                show_progress_bar=show_progress_bar,
             )
         elif own is None:
             results[name] = _BASELINES[name](draws, config, seed)

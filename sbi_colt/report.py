@@ -21,6 +21,7 @@ from sbi_colt.html import embed_figure, make_page, make_table
 from sbi_colt.plots import panels, plot_report
 from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.storage import load_file, pack_result, save_file, unpack_result
+from sbi_colt.testing import two_halves_p_value
 from sbi_colt.trends import Trend
 from sbi_colt.wording import advise, describe_all, describe_trend, percent
 
@@ -348,11 +349,13 @@ def summarize(result: CoLTResult, level: float = 0.05) -> str:
     """
     rejected = result.p_value <= level
     where = result.localize()
-    # Several probes' p-value comes from re-drawing and cannot fall below 1/(B + 1).
-    resolution = 1 / (result.config.num_redraws + 1)
     p_value = f"p = {result.p_value:.2g}"
     if len(result.probes) > 1:
-        p_value += f" (resolution {resolution:.1g})"
+        # It comes from re-drawing and cannot fall below that of the smallest ones.
+        least = 1 / (result.config.num_redraws + 1)
+        if result.training_p_value is not None:
+            least = two_halves_p_value(least, least)
+        p_value += f" (resolution {least:.1g})"
     lines = [
         f"CoLT: {'REJECTED' if rejected else 'not rejected'} at level {level:g}; "
         f"{p_value}",
@@ -381,6 +384,8 @@ def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
     if isinstance(result, TestResult):
         return {"details": dict(result.details)}
     return {
+        "test_p_value": result.test_p_value,
+        "training_p_value": result.training_p_value,
         "distance": result.distance,
         "distance_lower": result.distance_lower,
         "probes": {

@@ -195,7 +195,11 @@ class CoLTResult:
             exact for every N and K. Sample size ``num_test``. One probe: of its
             Kolmogorov–Smirnov statistic, continuous. Several: of their pooled
             Anderson–Darling statistics, by re-drawing the bags, with a resolution of
-            1 / (num_redraws + 1).
+            1 / (num_redraws + 1). Of `sbi_colt.run_colt`: combined from the two below;
+            sample size ``num_train + num_test``.
+        test_p_value: That of the test pairs by themselves.
+        training_p_value: That of the untrained probes on the training pairs by
+            themselves, where they were looked at, else `None`.
         statistic: Largest Kolmogorov–Smirnov statistic over the probes.
         distance: Estimate of the averaged conditionally localized distance: the share
             of posterior mass misplaced in the worst ball that was found. Noise raises
@@ -217,6 +221,8 @@ class CoLTResult:
     """
 
     p_value: float
+    test_p_value: float
+    training_p_value: float | None
     statistic: float
     distance: float
     distance_lower: float

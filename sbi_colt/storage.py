@@ -31,6 +31,8 @@ __all__ = [
 
 _NUMBERS = (
     "p_value",
+    "test_p_value",
+    "training_p_value",
     "statistic",
     "distance",
     "distance_lower",

@@ -16,6 +16,9 @@ Kolmogorov–Smirnov's neglects (`pooled_anderson_darling`):
 
 is exact for any aggregate T, at any K, N and B; its resolution is 1 / (1 + B).
 
+*Two sets of pairs.* `two_halves_p_value` combines the p-values of test pairs and of
+training pairs, which untrained probes may look at too.
+
 *Distance.* For a probe fixed before the test pairs are seen, sup|F_U − id| bounds the
 averaged conditionally localized distance (ACLD; Chen, Bansal and Scott 2025,
 Theorem 3) from below, for finite K too: randomising ranks is a Markov kernel that keeps
@@ -48,6 +51,7 @@ __all__ = [
     "redraw_statistics",
     "redrawn_p_value",
     "take_members",
+    "two_halves_p_value",
     "wilson_interval",
     "worst_level",
 ]
@@ -227,6 +231,26 @@ def combined_p_value(
         return ks_p_value(float(ks_statistic(ranks[0])), tables.shape[1])
     null = redraw_statistics(tables, aggregate, num_redraws, generator)
     return redrawn_p_value(float(aggregate(ranks)), null, generator)
+
+
+def two_halves_p_value(test: float, training: float) -> float:
+    r"""Return one p-value of two independent ones, the second with half the weight.
+
+    .. math:: p = 1 - (1 - p_\text{test} \sqrt{p_\text{training}})^2
+
+    is the p-value of Good's (1955) weighted product of p-values: exact for two that are
+    independent and uniform, valid where re-drawing makes them discrete. The training
+    pairs are seen by fewer probes, so they weigh less.
+
+    Args:
+        test: p-value of the test pairs.
+        training: p-value of the training pairs.
+
+    Example:
+        >>> round(two_halves_p_value(0.05, 0.05), 4)
+        0.0222
+    """
+    return 1 - (1 - test * math.sqrt(training)) ** 2
 
 
 def distance_margin(n: int, num_probes: int, confidence: float) -> float:

@@ -16,10 +16,14 @@ from sbi_colt.cli import main
 def test_the_grid_has_every_family_dimension_and_perturbation():
     cells = power_cells()
     tasks = {family + name for family in ("", "curved-") for name in SIZES}
-    assert len(set(cells)) == len(cells) == 2 * 8 * (3 + 3 + 1 + 1) * len(METHODS)
-    assert {c.task for c in cells} == tasks
+    assert len(set(cells)) == len(cells)
+    tree = [c for c in cells if c.task == "tree"]
+    assert len(cells) - len(tree) == 2 * 8 * (3 + 3 + 1 + 1) * len(METHODS)
+    assert {c.task for c in cells} == {*tasks, "tree"}
+    assert {c.method for c in tree if c.alpha == 0.5} == set(METHODS) - {"paper-id"}
     nulls = {(c.task, c.dim) for c in cells if c.alpha == 0}
-    assert len(nulls) == 6  # two families; both pairs with 10 parameters are one here
+    # Two families, in which both pairs with 10 parameters are one here, and the tree.
+    assert len(nulls) == 7
     assert {c.seed for c in cells if c.dim_x == 10} == {0, 1, 2}
     assert {c.seed for c in cells if c.dim_x == 100} == {0}
 
@@ -39,7 +43,8 @@ def test_the_table_has_means_and_marks_what_is_behind():
     assert [mean[2:5] for mean in means] == 2 * [["0.900", "0.500", "0.800"]]
     assert not any("*" in line for line in lines)
     behind = "\n".join(power_lines(rows(default=0.7)))
-    assert behind.count("*") == 2 * 4 * len(SIZES)  # false alarms have no star
+    # False alarms have no star, and the tree has no paper-id.
+    assert behind.count("*") == 2 * 4 * len(SIZES)
     assert "The paper's variants see 10 draws" in behind
 
 

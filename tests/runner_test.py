@@ -15,8 +15,8 @@ from sbi_colt.benchmark.runner import (
     make_cells,
     paper_cells,
     read_rows,
-    run_cell,
     run_cells,
+    run_group,
 )
 from sbi_colt.benchmark.tables import PAPER, plot_results, summarise, table_lines
 from sbi_colt.benchmark.tasks import SETTINGS
@@ -75,9 +75,19 @@ def test_methods_of_a_cell_see_the_same_batches(monkeypatch):
     for name in ("a", "b"):
         monkeypatch.setitem(METHODS, name, spy(name))
     for cell in cells(methods=("a", "b"), seeds=(0,)):
-        run_cell(cell)
+        run_group([cell])
     assert seen["a"] == seen["b"]
     assert len(set(seen["a"])) == 8  # two alphas of four fresh batches
+
+
+def test_methods_that_run_together_give_what_each_gives_alone():
+    chosen = cells(methods=("default", "sbc"), alphas=(0.6,), seeds=(0,))
+    together = run_group(chosen)
+    alone = [row for cell in chosen for row in run_group([cell])]
+    assert [row.cell for row in together] == chosen
+    assert [(r.power, r.statistic) for r in together] == [
+        (r.power, r.statistic) for r in alone
+    ]
 
 
 def test_results_are_written_and_read_back(tmp_path):
@@ -97,9 +107,9 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     with path.open("a") as file:
         file.write("covariance,3,3,1.2,ta")  # killed while writing
     done = []
-    whole = runner.run_cell
+    whole = runner.run_group
     monkeypatch.setattr(
-        runner, "run_cell", lambda cell: done.append(cell) or whole(cell)
+        runner, "run_group", lambda group: done.extend(group) or whole(group)
     )
     rows = run(cells(), path)
     assert done == cells()[3:]
@@ -109,7 +119,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
 
 def test_a_cell_gives_the_same_numbers_again(tmp_path):
     (cell,) = cells(methods=("default",), alphas=(0.6,), seeds=(1,), num_batches=2)
-    first, again = run_cell(cell), run_cell(cell)
+    (first,), (again,) = run_group([cell]), run_group([cell])
     assert first.statistic == again.statistic
     assert first.distance_lower <= first.statistic
 
@@ -126,10 +136,10 @@ def test_processes_give_the_same_as_one(tmp_path):
 
 def test_exact_accuracy_is_for_trained_posteriors():
     cell = Cell("outliers-npe", 5, 5, 0.0, EXACT, 0, 1, None)
-    row = run_cell(cell)
+    (row,) = run_group([cell])
     assert row.statistic == pytest.approx(0.5, abs=0.05)  # the exact posterior itself
     with pytest.raises(ValueError, match="for trained posteriors alone"):
-        run_cell(Cell("tree", 1, 2, 0.0, EXACT, 0, 1, None))
+        run_group([Cell("tree", 1, 2, 0.0, EXACT, 0, 1, None)])
 
 
 def rows_of_all_families():

@@ -44,6 +44,7 @@ SIZES = {
     "blind": 1.0,
 }
 _FAMILIES = {"": "Gaussian", "curved-": "curved"}
+_TREE = (0.0, 0.5, 1.0, 1.5, 4.0)
 _NUM_BATCHES = 100
 _DRAWS_PER_STEP = 10  # of the paper's variants
 _HARD = "curved-anisotropic"
@@ -67,6 +68,16 @@ def power_cells() -> list[Cell]:
                     num_batches=_NUM_BATCHES,
                     draws_per_step=_DRAWS_PER_STEP,
                 )
+    # The paper's variant trains for 5000 epochs there, a quarter of an hour.
+    for method in METHODS:
+        if method != "paper-id":
+            cells += make_cells(
+                ["tree"],
+                _TREE[1:] if method == "paper-full" else _TREE,
+                methods=[method],
+                num_batches=_NUM_BATCHES,
+                draws_per_step=_DRAWS_PER_STEP,
+            )
     return cells
 
 
@@ -95,6 +106,12 @@ def power_lines(rows: Sequence[Row]) -> Iterator[str]:
             means = [f"{sum(column) / len(perturbed):.3f}   " for column in columns]
             yield _line(f"{title}, mean", means)
             yield ""
+    yield "Tree, 1000 pairs, 100 draws"
+    yield _line("", methods)
+    for alpha in _TREE:
+        row = [entries.get(("tree", 1, 2, alpha, method)) for method in methods]
+        yield _line(f"{alpha:g}" if alpha else "none", _texts(row, alpha > 0))
+    yield ""
     steps = {e.draws_per_step for k, e in entries.items() if k[4].startswith("paper")}
     shown = " or ".join(str(step or "all") for step in sorted(steps, key=str))
     yield "Power at level 0.05 (none: false alarms); 100 training pairs, 500 draws,"

@@ -1,8 +1,10 @@
 """Run the benchmark cell by cell, in parallel, and go on where it stopped.
 
 A cell is one task, size of error, pair of dimensions, seed and method. It trains on one
-set of pairs and tests the method on many fresh batches; all methods of a task see the
-same pairs. Each cell is a line of a CSV file, written as soon as it is done.
+set of pairs and tests the method on many fresh batches. All methods of a task see the
+same pairs, so the cells that differ in the method alone run together: making the
+batches of large problems takes longer than testing them. Each cell is a line of a CSV
+file, written as soon as the cells that it runs with are done.
 """
 
 from __future__ import annotations
@@ -11,17 +13,20 @@ import csv
 import os
 import platform
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from tqdm.auto import tqdm
 
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.tasks import SETTINGS, make_task
+from sbi_colt.benchmark.tasks import SETTINGS, Setting, make_task
 from sbi_colt.benchmark.trained import TrainedTask
+from sbi_colt.draws import Draws
 from sbi_colt.parallel import in_parallel
 from sbi_colt.randomness import generator_from
 from sbi_colt.results import CoLTResult
@@ -34,14 +39,15 @@ __all__ = [
     "make_cells",
     "paper_cells",
     "read_rows",
-    "run_cell",
     "run_cells",
+    "run_group",
 ]
 
 # A column that is no test: a classifier's accuracy against exact draws.
 EXACT = "exact-c2st"
 _LEVEL = 0.05
 _NUM_EXACT_XS = 10
+_LONG = {("tree", "paper-full"), ("tree", "paper-id")}
 _NONE = "all"  # how a file says `None`
 
 
@@ -219,28 +225,47 @@ def run_cells(
         disable=not show_progress_bar,
         smoothing=0.05,
     )
-    tasks = [(cell,) for cell in left]
+    tasks = [(group,) for group in _together(left)]
     with progress, path.open("a", encoding="utf-8", newline="") as file:
-        for row in in_parallel(run_cell, tasks, num_workers, ordered=False):
-            csv.writer(file, lineterminator="\n").writerow(_plain(row))
+        for rows in in_parallel(run_group, tasks, num_workers, ordered=False):
+            csv.writer(file, lineterminator="\n").writerows(map(_plain, rows))
             file.flush()
             os.fsync(file.fileno())
-            progress.set_postfix_str(f"{row.cell.task} {row.cell.method}")
-            progress.update()
+            progress.set_postfix_str(rows[0].cell.task)
+            progress.update(len(rows))
     return read_rows(path)
 
 
-def run_cell(cell: Cell) -> Row:
-    """Train and test in one cell, on one thread."""
+def _together(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
+    """Return the cells that see the same batches, in their order."""
+    groups: dict[Cell, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        # What takes no batches, and what takes a quarter of an hour, runs by itself.
+        alone = cell.method == EXACT or (cell.task, cell.method) in _LONG
+        key = cell if alone else replace(cell, method="", draws_per_step=None)
+        groups[key].append(cell)
+    return [tuple(group) for group in groups.values()]
+
+
+def run_group(cells: Sequence[Cell]) -> list[Row]:
+    """Train and test in cells that differ in the method alone, on one thread.
+
+    Args:
+        cells: The cells.
+
+    Returns:
+        Their rows, in the same order.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _run_cell(cell)
+        return _run_group(cells)
     finally:
         torch.set_num_threads(threads)
 
 
-def _run_cell(cell: Cell) -> Row:
+def _run_group(cells: Sequence[Cell]) -> list[Row]:
+    cell = cells[0]
     setting = SETTINGS[cell.task]
     task = make_task(cell.task, cell.alpha, (cell.dim_x, cell.dim), cell.seed)
     stream = (cell.task, cell.dim_x, cell.dim, str(cell.alpha))
@@ -257,26 +282,47 @@ def _run_cell(cell: Cell) -> Row:
         generator = generator_from(cell.seed, EXACT, *stream)
         accuracy = task.accuracy(_NUM_EXACT_XS, generator)
         seconds = time.perf_counter() - start
-        return Row(cell, float("nan"), accuracy, float("nan"), 0.0, seconds)
+        return [Row(cell, float("nan"), accuracy, float("nan"), 0.0, seconds)]
     train = batch("train")
-    start = time.perf_counter()
-    tester = METHODS[cell.method](train, setting, cell.seed, cell.draws_per_step)
-    fit_seconds = time.perf_counter() - start
-    results, test_seconds = [], 0.0
+    runs = [_Run(one, train, setting) for one in cells]
     for index in range(cell.num_batches):
         draws = batch(index)
+        for run in runs:
+            run.test(draws)
+    return [run.row() for run in runs]
+
+
+class _Run:
+    """One cell's method, trained, and what it has found so far."""
+
+    def __init__(self, cell: Cell, train: Draws, setting: Setting):
+        self.cell = cell
         start = time.perf_counter()
-        results.append(tester(draws))
-        test_seconds += time.perf_counter() - start
-    lower = [r.distance_lower for r in results if isinstance(r, CoLTResult)]
-    return Row(
-        cell,
-        _mean([float(result.p_value <= _LEVEL) for result in results]),
-        _mean([result.statistic for result in results]),
-        _mean(lower),
-        fit_seconds,
-        test_seconds / cell.num_batches,
-    )
+        make = METHODS[cell.method]
+        self.tester = make(train, setting, cell.seed, cell.draws_per_step)
+        self.fit_seconds = time.perf_counter() - start
+        self.test_seconds = 0.0
+        # p-value, statistic and certified distance of each batch
+        self.found: list[tuple[float, float, float]] = []
+
+    def test(self, draws: Draws) -> None:
+        start = time.perf_counter()
+        result = self.tester(draws)
+        self.test_seconds += time.perf_counter() - start
+        is_colt = isinstance(result, CoLTResult)
+        lower = result.distance_lower if is_colt else float("nan")
+        self.found.append((result.p_value, result.statistic, lower))
+
+    def row(self) -> Row:
+        p_values, statistics, lower = zip(*self.found, strict=True)
+        return Row(
+            self.cell,
+            fmean(p <= _LEVEL for p in p_values),
+            fmean(statistics),
+            fmean(lower),
+            self.fit_seconds,
+            self.test_seconds / len(self.found),
+        )
 
 
 def read_rows(path: str | os.PathLike) -> list[Row]:
@@ -342,10 +388,6 @@ def _header(command: str) -> str:
         f"# Python {platform.python_version()}, {versions}",
     ]
     return "\n".join([*lines, ",".join(_columns())]) + "\n"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
 
 
 def _check_method(method: str) -> None:
