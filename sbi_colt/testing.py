@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from scipy.stats import kstwo, norm
 from scipy.stats import t as student_t
@@ -75,16 +76,24 @@ def ks_statistic(ranks: Tensor, weights: Tensor | None = None) -> Tensor:
         >>> ks_statistic(torch.tensor([0.25, 0.75])).item()
         0.25
     """
-    ordered, order = ranks.sort(dim=-1)
     n = ranks.shape[-1]
     if weights is None:
+        ordered = _sorted(ranks)
         upper = torch.arange(1, n + 1, dtype=ranks.dtype, device=ranks.device) / n
         lower = upper - 1 / n
     else:
+        ordered, order = ranks.sort(dim=-1)
         share = (weights / weights.sum())[order]  # (..., n)
         upper = share.cumsum(dim=-1)
         lower = upper - share
     return torch.maximum(upper - ordered, ordered - lower).amax(dim=-1)
+
+
+def _sorted(values: Tensor) -> Tensor:
+    """Return values in order along the last axis."""
+    if values.device.type != "cpu" or values.requires_grad:
+        return values.sort(dim=-1).values
+    return torch.from_numpy(np.sort(values.numpy(), axis=-1))  # ten times as fast
 
 
 def anderson_darling(ranks: Tensor) -> Tensor:
@@ -101,7 +110,7 @@ def anderson_darling(ranks: Tensor) -> Tensor:
         0.249
     """
     tiny = torch.finfo(ranks.dtype).eps
-    ordered = ranks.clamp(tiny, 1 - tiny).sort(dim=-1).values
+    ordered = _sorted(ranks.clamp(tiny, 1 - tiny))
     n = ranks.shape[-1]
     odd = 2 * torch.arange(1, n + 1, dtype=ranks.dtype, device=ranks.device) - 1
     logs = ordered.log() + torch.log1p(-ordered.flip(-1))

@@ -122,6 +122,14 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
     )
     cost.add_argument("--quiet", action="store_true", help="no progress bar")
     cost.set_defaults(run=_benchmark_cost)
+    share = benchmarks.add_parser(
+        "share",
+        help="how many of the pairs to train on",
+        description="Measure power by the share of the pairs that is trained on, of "
+        "the test pairs alone and of every pair (half an hour on two cores).",
+    )
+    share.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    share.set_defaults(run=_benchmark_share)
     table = benchmarks.add_parser(
         "table",
         help="print results as tables, beside the paper's figures",
@@ -258,6 +266,12 @@ def _benchmark_cost(options: argparse.Namespace) -> int:
     from sbi_colt.benchmark.power import cost_lines
 
     return _show(cost_lines(show_progress_bar=not options.quiet))
+
+
+def _benchmark_share(options: argparse.Namespace) -> int:
+    from sbi_colt.benchmark.share import share_lines
+
+    return _show(share_lines(num_workers=options.jobs))
 
 
 def _benchmark_table(options: argparse.Namespace) -> int:

@@ -1,0 +1,104 @@
+"""How many of the pairs to train on, and what it brings to look at all of them.
+
+Each run simulates pairs anew, trains on a share of them and tests on the others, as
+`run_colt` does. Counted are rejections by the test pairs alone, and by every pair
+(`sbi_colt.run`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from sbi_colt.benchmark.tasks import make_task
+from sbi_colt.config import CoLTConfig
+from sbi_colt.parallel import in_parallel
+from sbi_colt.randomness import generator_from
+from sbi_colt.run import run_on_draws
+
+__all__ = ["share_lines"]
+
+_SHARES = (0.2, 0.3, 0.5, 0.7)
+_NUM_TASKS = 4  # tasks with other seeds than those of the tables of power
+_FIRST_SEED = 10
+_NUM_SAMPLES = 300
+
+
+@dataclass(frozen=True)
+class _Problem:
+    task: str
+    alpha: float
+    dims: tuple[int, int]
+    num_pairs: int
+
+
+_PROBLEMS = (
+    _Problem("covariance", 0.0, (3, 3), 200),
+    _Problem("mean", 0.08, (3, 3), 200),
+    _Problem("covariance", 0.2, (3, 3), 200),
+    _Problem("anisotropic", 0.15, (10, 10), 200),
+    _Problem("blind", 1.0, (50, 10), 100),
+    _Problem("curved-mean", 0.15, (3, 3), 200),
+    _Problem("curved-t", 0.2, (3, 3), 200),
+    _Problem("curved-modes", 0.15, (3, 3), 200),
+    _Problem("curved-anisotropic", 1.5, (10, 10), 200),
+    _Problem("curved-mean", 0.05, (3, 3), 1000),
+)
+
+
+def share_lines(repetitions: int = 60, num_workers: int = 2) -> Iterator[str]:
+    """Yield a table of power by the share of pairs to train on.
+
+    Args:
+        repetitions: Runs behind each number.
+        num_workers: Processes.
+    """
+    heads = "".join(f"{f'{share:.0%}':>13}" for share in _SHARES)
+    yield f"{'trained on':<40}{heads}"
+    totals = [0.0] * (2 * len(_SHARES))
+    for problem in _PROBLEMS:
+        tasks = [(problem, share, i) for share in _SHARES for i in range(repetitions)]
+        found = list(in_parallel(_run, tasks, num_workers))
+        powers = []
+        for start in range(0, len(found), repetitions):
+            part = found[start : start + repetitions]
+            powers += [sum(each) / repetitions for each in zip(*part, strict=True)]
+        if problem.alpha:
+            totals = [a + b for a, b in zip(totals, powers, strict=True)]
+        name = f"{problem.task} {problem.alpha:g}" if problem.alpha else "none"
+        yield _line(f"{name}, {problem.dims}, {problem.num_pairs} pairs", powers)
+    count = sum(problem.alpha > 0 for problem in _PROBLEMS)
+    yield _line("mean, without none", [total / count for total in totals])
+    error = math.sqrt(0.25 / repetitions)
+    yield "Power at level 0.05 by the test pairs alone / by every pair; standard"
+    yield f"errors are at most {error:.2f}, of the mean {error / math.sqrt(count):.2f}."
+
+
+def _line(label: str, powers: list[float]) -> str:
+    both = zip(powers[::2], powers[1::2], strict=True)
+    return f"{label:<40}" + "".join(f"{f'{a:.2f} / {b:.2f}':>13}" for a, b in both)
+
+
+def _run(problem: _Problem, share: float, index: int) -> tuple[bool, bool]:
+    """Return whether the test pairs, and every pair, reject."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        seed = _FIRST_SEED + index % _NUM_TASKS
+        task = make_task(problem.task, problem.alpha, problem.dims, seed)
+        stream = (problem.task, str(problem.alpha), problem.num_pairs, index)
+        draws = task.draws(
+            problem.num_pairs, _NUM_SAMPLES, generator_from(0, "share", *stream)
+        )
+        result = run_on_draws(
+            draws,
+            config=CoLTConfig(train_fraction=share),
+            seed=index,
+            show_progress_bar=False,
+        )
+    finally:
+        torch.set_num_threads(threads)
+    return result.test_p_value <= 0.05, result.p_value <= 0.05
