@@ -63,7 +63,8 @@ class CoLTConfig:
         validation_fraction: Share of the training pairs held out for early stopping;
             0 switches it off, and the last state is used.
         patience: Epochs without a better validation divergence before training stops.
-        train_fraction: Share of the pairs that `run_colt` trains on.
+        train_fraction: Share of the pairs that `run_colt` trains on. Untrained probes
+            and the distance gain from test pairs, learned probes from training pairs.
         num_redraws: Re-drawings B behind a combined or local p-value, whose resolution
             is 1 / (B + 1).
         confidence: Confidence of ``distance_lower``.
@@ -97,7 +98,7 @@ class CoLTConfig:
     draws_per_step: int | None = 64
     validation_fraction: float = 0.2
     patience: int = 40
-    train_fraction: float = 0.5
+    train_fraction: float = 0.3
     num_redraws: int = 999
     confidence: float = 0.95
 

@@ -59,7 +59,7 @@ def test_the_front_door_takes_a_prior_and_a_simulator():
         for _ in range(2)
     ]
     assert list(reports[0]) == ["colt", "sbc", "tarp", "c2st"]
-    assert reports[0]["colt"].num_test == 60
+    assert reports[0]["colt"].num_test == 84
     for name in reports[0]:
         assert reports[0][name].p_value == reports[1][name].p_value
 
@@ -100,7 +100,7 @@ def test_a_correct_posterior_passes(correct):
 
 def test_a_blind_posterior_fails_colt_but_not_sbc_and_tarp(blind):
     assert blind.rejected
-    assert blind["colt"].p_value <= 0.005
+    assert blind["colt"].p_value <= 0.01  # 199 re-draws
     assert min(blind["sbc"].p_value, blind["tarp"].p_value) > 0.01
     assert "it ignores x" in str(blind)
     assert "check that x reaches the network" in str(blind).replace("\n", " ")

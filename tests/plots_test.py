@@ -114,7 +114,7 @@ def test_the_map_shows_the_edge_of_an_error(generator):
         draws, methods=("colt",), config=config, seed=0, show_progress_bar=False
     )
     ax = plot_discrepancy_map(report.colt)
-    (curve,) = [line for line in ax.lines if len(line.get_xdata()) == 600][:1]
+    (curve,) = [line for line in ax.lines if len(line.get_xdata()) == 840][:1]
     x, y = curve.get_xdata(), curve.get_ydata()
     assert abs(y[x < -0.7]).mean() < 0.1
     assert y[x > 0.7].min() > 0.2
