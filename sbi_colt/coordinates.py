@@ -67,7 +67,8 @@ class Frame:
 
     Args:
         origin: Points with shape ``(N, d)``.
-        factor: Lower triangular matrices with shape ``(N, d, d)``.
+        factor: Lower triangular matrices with shape ``(N, d, d)``, or the diagonals of
+            diagonal ones, with shape ``(N, d)``.
     """
 
     origin: Tensor
@@ -76,11 +77,15 @@ class Frame:
     def to_theta(self, points: Tensor) -> Tensor:
         """Map points with shape ``(N, d)`` to parameters."""
         points = points.to(self.origin)
+        if self.factor.ndim == 2:
+            return self.origin + self.factor * points
         return self.origin + torch.einsum("nij,nj->ni", self.factor, points)
 
     def to_points(self, thetas: Tensor) -> Tensor:
         """Map parameters with shape ``(N, M, d)`` to points, in single precision."""
         centred = thetas.to(self.origin) - self.origin.unsqueeze(1)
+        if self.factor.ndim == 2:
+            return (centred / self.factor.unsqueeze(1)).float()
         solved = torch.linalg.solve_triangular(
             self.factor, centred.transpose(1, 2), upper=False
         )
@@ -107,9 +112,7 @@ def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Fra
         return Frame(mean + scale * origin, scale.unsqueeze(1) * factor)
     if coordinates == "raw":
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
-    return Frame(
-        mean.expand(num_bags, dim), torch.diag(scale).expand(num_bags, dim, dim)
-    )
+    return Frame(mean.expand(num_bags, dim), scale.expand(num_bags, dim))
 
 
 def bounded(points: Tensor) -> Tensor:

@@ -23,13 +23,14 @@ alike. Coordinates are those of `sbi_colt.coordinates`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from sbi_colt.coordinates import bounded
 from sbi_colt.localization import Probe, ProbeSpec, embed_xs
@@ -43,6 +44,8 @@ _NUM_CENTRES = 256
 _CHUNK = 2**22
 # Training pairs that the regression sees; its cost is cubic in them.
 _MAX_REGRESSED = 1000
+# Densities of members by members, bandwidth and version of the tensor.
+_KNOWN: MutableMapping[Tensor, dict[Any, Tensor]] = WeakTensorKeyDictionary()
 _LENGTHS = (0.5, 1.0, 2.0)  # of the kernel, in median distances of xs
 _PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 9))
 # Draws of the training pairs that make up the relief, and the neighbours compared.
@@ -66,8 +69,18 @@ class DensityProbe(Probe):
         return self._scores(points, bags, own=False)
 
     def forward(self, members: Tensor, xs: Tensor) -> Tensor:
-        """Return the numbers of all members, each by the other ones."""
-        return self._scores(members, members, own=True)
+        """Return the numbers of all members, each by the other ones.
+
+        They are remembered as long as the members live, unchanged: other probes blend
+        them.
+        """
+        known = _KNOWN.get(members)
+        if known is None:
+            known = _KNOWN[members] = {}
+        key = (self.spec.bandwidth, members._version)
+        if key not in known:
+            known[key] = self._scores(members, members, own=True)
+        return known[key]
 
     def _scores(self, points: Tensor, bags: Tensor, own: bool) -> Tensor:
         points, bags = bounded(points), bounded(bags)

@@ -86,13 +86,27 @@ def test_a_density_is_that_of_the_other_members(generator):
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
 
 
+def test_a_density_is_remembered_for_the_same_members_alone(generator):
+    members, xs = bags(generator, num_pairs=3)
+    probe = solved("density", generator, members, xs)
+    first = probe(members, xs)
+    assert solved("density", generator, members, xs)(members, xs) is first
+    assert not torch.equal(
+        solved("fine-density", generator, members, xs)(members, xs), first
+    )
+    members[:, 0] += 1
+    changed = probe(members, xs)
+    torch.testing.assert_close(changed, probe(members.clone(), xs))
+    assert not torch.equal(changed, first)
+
+
 def test_only_some_members_are_kernel_centres(generator, monkeypatch):
     """The cost is linear in their number, and ranks change little."""
     members, xs = bags(generator, num_pairs=5, size=201)
     probe = solved("density", generator, members, xs)
     everything = probe(members, xs)
     monkeypatch.setattr("sbi_colt.probes._NUM_CENTRES", 100)
-    some = probe(members, xs)
+    some = probe(members.clone(), xs)
     for a, b in zip(everything, some, strict=True):
         assert torch.corrcoef(torch.stack([a, b]))[0, 1] > 0.9
 
