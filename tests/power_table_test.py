@@ -1,6 +1,8 @@
 """The tables of power, efficiency and cost."""
 
-from sbi_colt.benchmark import power
+import matplotlib.image
+
+from sbi_colt.benchmark import power, runner
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.power import (
     SIZES,
@@ -46,6 +48,14 @@ def test_the_table_has_means_and_marks_what_is_behind():
     # False alarms have no star, and the tree has no paper-id.
     assert behind.count("*") == 2 * 4 * len(SIZES)
     assert "The paper's variants see 10 draws" in behind
+
+
+def test_means_are_drawn(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(runner, "run_cells", lambda *args, **options: rows())
+    path = tmp_path / "power.png"
+    assert main(["benchmark", "power", "--plot", str(path)]) == 0
+    assert matplotlib.image.imread(path).std() > 0.05
+    assert "Gaussian, mean" in capsys.readouterr().out
 
 
 def test_a_table_of_some_cells_leaves_the_others_empty():

@@ -112,6 +112,10 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
     ):
         grid = benchmarks.add_parser(name, help=help_text, description=description)
         _add_grid_options(grid, Path(f"{name}.csv"))
+        if name == "power":
+            grid.add_argument(
+                "--plot", type=Path, metavar="FILE", help="write a figure of the means"
+            )
         grid.set_defaults(run=_benchmark_grid)
     cost = benchmarks.add_parser(
         "cost",
@@ -259,6 +263,8 @@ def _benchmark_grid(options: argparse.Namespace) -> int:
         command=options.command_line,
         show_progress_bar=not options.quiet,
     )
+    if getattr(options, "plot", None):
+        power.plot_power(rows).savefig(options.plot, dpi=100)
     return _show(lines(rows))
 
 

@@ -11,16 +11,20 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from statistics import fmean
 
+import matplotlib.pyplot as plt
 import torch
+from matplotlib.figure import Figure
 from tqdm.auto import tqdm
 
 from sbi_colt.baselines import C2ST
 from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.runner import Cell, Row, make_cells
-from sbi_colt.benchmark.tables import Entry, summarise
+from sbi_colt.benchmark.tables import STYLES, Entry, summarise
 from sbi_colt.benchmark.tasks import DIMS
+from sbi_colt.clouds import GREY
 from sbi_colt.colt import CoLT
 from sbi_colt.draws import Draws
 
@@ -29,6 +33,7 @@ __all__ = [
     "cost_lines",
     "efficiency_cells",
     "efficiency_lines",
+    "plot_power",
     "power_cells",
     "power_lines",
 ]
@@ -44,6 +49,14 @@ SIZES = {
     "blind": 1.0,
 }
 _FAMILIES = {"": "Gaussian", "curved-": "curved"}
+_LABELS = {
+    "default": "CoLT here",
+    "paper-full": "CoLT Full (paper)",
+    "paper-id": "CoLT ID (paper)",
+    "c2st": "C2ST",
+    "sbc": "SBC",
+    "tarp": "TARP",
+}
 _TREE = (0.0, 0.5, 1.0, 1.5, 4.0)
 _NUM_BATCHES = 100
 _DRAWS_PER_STEP = 10  # of the paper's variants
@@ -118,6 +131,42 @@ def power_lines(rows: Sequence[Row]) -> Iterator[str]:
     yield "Power at level 0.05 (none: false alarms); 100 training pairs, 500 draws,"
     yield "batches of 100 pairs. A star: another method has more by over 0.05."
     yield f"The paper's variants see {shown} draws per training step."
+
+
+def plot_power(rows: Sequence[Row]) -> Figure:
+    """Return a figure of mean power over the perturbations, by family and dimension."""
+    entries = summarise(rows)
+    figure, axes = plt.subplots(
+        1, 2, figsize=(9, 2.8), sharey=True, layout="constrained"
+    )
+    width = 0.8 / len(METHODS)
+    for ax, (family, title) in zip(axes, _FAMILIES.items(), strict=True):
+        for place, method in enumerate(METHODS):
+            color, _, line = STYLES[method]
+            heights = [
+                fmean(
+                    entries[(family + name, *dims, size, method)].power
+                    for name, size in SIZES.items()
+                )
+                for dims in DIMS
+            ]
+            ax.bar(
+                [at + (place - (len(METHODS) - 1) / 2) * width for at in range(4)],
+                heights,
+                width,
+                color=color,
+                alpha=0.55 if line == "--" else 1.0,  # a method's second form
+                label=_LABELS[method],
+            )
+        ax.set_xticks(range(4), [f"{dim_x}, {dim}" for dim_x, dim in DIMS])
+        ax.set(title=f"{title} posteriors".capitalize(), xlabel="dimensions of x and θ")
+        ax.axhline(0.05, color=GREY, lw=0.8, ls=":")
+    axes[0].set(ylabel="mean power", ylim=(0, 1.05))
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=len(labels), frameon=False
+    )
+    return figure
 
 
 def _line(label: str, texts: Iterable[str]) -> str:

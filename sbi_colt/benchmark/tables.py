@@ -18,7 +18,7 @@ from sbi_colt.benchmark.runner import EXACT, Row
 from sbi_colt.benchmark.tasks import DIMS
 from sbi_colt.clouds import BLUE, GREEN, GREY, ORANGE, PURPLE
 
-__all__ = ["PAPER", "Entry", "plot_results", "summarise", "table_lines"]
+__all__ = ["PAPER", "STYLES", "Entry", "plot_results", "summarise", "table_lines"]
 
 # Power that the paper reports, with its standard error over three seeds.
 PAPER: dict[tuple[str, int, int, float, str], tuple[float, float]] = {
@@ -48,7 +48,8 @@ for _alpha, _methods in _BLIND.items():
         for (_dim_x, _dim), _value in zip(DIMS, _values, strict=True):
             PAPER["blind", _dim_x, _dim, _alpha, _method] = _value
 
-_STYLES = {
+# Colour, marker and line of each method.
+STYLES = {
     "default": (BLUE, "o", "-"),
     "paper-full": (ORANGE, "s", "-"),
     "paper-id": (ORANGE, "^", "--"),
@@ -235,7 +236,7 @@ def _plot_curves(
     # At alpha = 0 all perturbations of a family are one and the same.
     family = "curved-" if task.startswith("curved-") else ""
     null = f"{family}covariance"
-    for method, (color, marker, line) in _STYLES.items():
+    for method, (color, marker, line) in STYLES.items():
         points = {
             key[3]: entry
             for name in (null, task)
@@ -283,7 +284,7 @@ def _plot_trained(entries: dict[Key, Entry], tasks: Sequence[str]) -> Figure:
                 for key, entry in entries.items()
                 if key[0] == task and key[4] == method and key[3] > 0
             )
-            color, marker, line = _STYLES[method]
+            color, marker, line = STYLES[method]
             ax.plot(
                 *zip(*curve, strict=True),
                 color=color,
