@@ -196,6 +196,15 @@ def test_figures_are_drawn(tmp_path):
         assert matplotlib.image.imread(path).std() > 0.05
 
 
+def test_a_part_of_the_results_is_drawn_too(tmp_path):
+    """As of a run that is not finished: trained posteriors with one column alone."""
+    rows = rows_of_all_families()
+    exact = [r for r in rows if r.cell.task == "two-moons-npe" and not r.cell.alpha]
+    assert plot_results(exact, tmp_path) == []
+    one = [r for r in rows if r.cell.task == "two-moons-npe" and r.cell.method == EXACT]
+    assert [path.stem for path in plot_results(one, tmp_path)] == ["trained"]
+
+
 def test_the_commands_run_tabulate_and_plot(tmp_path, capsys):
     path = tmp_path / "results.csv"
     command = "benchmark run --task t --alpha 0 0.3 --dims 3,3 --methods sbc tarp"

@@ -151,7 +151,9 @@ def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
             ax.legend(fontsize="small")
             ax.set_title(task.capitalize())
             figures[task] = figure
-    trained = sorted({k[0] for k in entries if k[0].startswith(("two-", "outliers"))})
+    trained = sorted(
+        {k[0] for k in entries if k[0].startswith(("two-", "outliers")) and k[3] > 0}
+    )
     if trained:
         figures["trained"] = _plot_trained(entries, trained)
     paths = []
@@ -286,7 +288,8 @@ def _plot_trained(entries: dict[Key, Entry], tasks: Sequence[str]) -> Figure:
             )
             color, marker, line = STYLES[method]
             ax.plot(
-                *zip(*curve, strict=True),
+                [num for num, _ in curve],
+                [value for _, value in curve],
                 color=color,
                 marker=marker,
                 ls=line,
