@@ -180,7 +180,9 @@ class _Call:
 
     def _try(self, thetas: Tensor) -> Tensor | None:
         try:
-            return self._output(thetas)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a form that it was not made for
+                return self._output(thetas)
         except Exception as error:
             self.last_error = f"{type(error).__name__}: {error}"
             return None

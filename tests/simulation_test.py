@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -111,6 +113,17 @@ def test_a_function_of_one_theta_is_not_taken_for_a_batched_one():
     thetas, xs = simulate(of_length_three)
     assert xs.shape == (60, 3)
     torch.testing.assert_close(xs[:, 0], thetas.sum(dim=1))
+
+
+def test_trials_of_other_forms_warn_of_nothing():
+    """Warnings are errors here; those of the form that is used are the user's."""
+
+    def simulator(thetas):
+        if thetas.ndim == 1:
+            warnings.warn("one θ is not what I expected", stacklevel=2)
+        return thetas + torch.randn_like(thetas)
+
+    simulate(simulator)
 
 
 @pytest.mark.parametrize("simulator", SIMULATORS)
