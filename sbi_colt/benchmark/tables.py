@@ -133,6 +133,8 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
 def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Write a figure for each family of tasks and return their paths.
 
+    Large hollow markers are what the paper reports.
+
     Args:
         rows: The results.
         folder: Where to write them.
@@ -261,6 +263,22 @@ def _plot_curves(
             lw=1.3,
             label=method,
         )
+        reported = [
+            (key[3], power)
+            for key, (power, _) in PAPER.items()
+            if key[:3] == (task, *dims) and key[4] == method
+        ]
+        if reported:
+            ax.plot(
+                [alpha for alpha, _ in reported],
+                [power for _, power in reported],
+                color=color,
+                marker=marker,
+                ls="",
+                ms=9,
+                mfc="none",
+                label=f"{method}, in the paper",
+            )
     ax.set_xlabel("alpha")
     if statistic:
         ax.set_ylabel("mean statistic")
