@@ -222,13 +222,20 @@ def test_units_of_parameters_and_data_do_not_matter(make_draws, generator, scale
 @pytest.mark.parametrize(
     ("net", "x_shape"),
     [
-        (FCEmbedding(6, output_dim=4), (6,)),
-        (CNNEmbedding((16, 16), output_dim=5), (1, 16, 16)),
-        (PermutationInvariantEmbedding(FCEmbedding(3), 20, output_dim=4), (7, 3)),
+        (lambda: FCEmbedding(6, output_dim=4), (6,)),
+        (lambda: CNNEmbedding((16, 16), output_dim=5), (1, 16, 16)),
+        (
+            lambda: PermutationInvariantEmbedding(FCEmbedding(3), 20, output_dim=4),
+            (7, 3),
+        ),
     ],
     ids=["vectors", "images", "sets"],
 )
 def test_sbis_embedding_nets_fit(generator, net, x_shape):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # their initial weights
+        net = net()
+
     def make(n):
         xs = torch.randn(n, *x_shape, generator=generator)
         mean = xs.flatten(1)[:, :2]

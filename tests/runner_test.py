@@ -90,6 +90,28 @@ def test_methods_that_run_together_give_what_each_gives_alone():
     ]
 
 
+def test_a_file_says_which_commands_made_it(tmp_path):
+    path = tmp_path / "results.csv"
+    path.touch()  # as of a run that was killed at once
+    for command, chosen in (("first", cells()[:1]), ("second", cells()[:2])):
+        for _ in range(2):
+            run_cells(chosen, path, command=command, show_progress_bar=False)
+    lines = path.read_text().splitlines()
+    assert [line for line in lines if line in ("# first", "# second")] == [
+        "# first",
+        "# second",
+    ]
+    assert [row.cell for row in read_rows(path)] == cells()[:2]
+
+
+def test_fewer_batches_of_a_seed_do_not_count_twice(tmp_path):
+    few, many = (cells(seeds=(0,), num_batches=n)[:1] for n in (2, 4))
+    rows = run(few + many, tmp_path / "results.csv")
+    (entry,) = summarise(rows).values()
+    assert entry.num_batches == 4
+    assert cells(seeds=(0, 0)) == cells(seeds=(0,))
+
+
 def test_results_are_written_and_read_back(tmp_path):
     rows = run(cells(), tmp_path / "new" / "results.csv")
     assert [row.cell for row in rows] == cells()
@@ -224,6 +246,12 @@ def test_the_commands_run_tabulate_and_plot(tmp_path, capsys):
         ("--task t --methods sbb", "method: expected one of default"),
         ("--task t --alpha -1", "alpha: expected a number >= 0"),
         ("--task diffusion --alpha 0.5", "alpha: expected a number of steps"),
+        ("--task mean --alpha nan", "alpha: expected a number >= 0, got nan"),
+        ("--task tree --alpha inf", "alpha: expected a number >= 0, got inf"),
+        ("--task modes --alpha 1.7", "alpha: expected a number >= 0 and <= 1"),
+        ("--task mean --methods sbc exact-c2st", "is for trained posteriors alone"),
+        ("--methods sbc --alpha 0", "--alpha, --methods: the grid without --task is"),
+        ("--paper --batches 2", "--batches: the grid of --paper is fixed"),
     ],
 )
 def test_wrong_grids_get_one_clear_line(arguments, message, capsys, tmp_path):

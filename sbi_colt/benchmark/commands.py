@@ -77,10 +77,8 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         help="dimensions of x and theta, such as 3,3 10,10",
     )
     run.add_argument("--methods", nargs="+", metavar="NAME", help="names of methods")
-    run.add_argument("--seeds", nargs="+", type=seed, default=[0], help="default: 0")
-    run.add_argument(
-        "--batches", type=_positive, default=100, help="test batches (default: 100)"
-    )
+    run.add_argument("--seeds", nargs="+", type=seed, help="default: 0")
+    run.add_argument("--batches", type=_positive, help="test batches (default: 100)")
     run.add_argument(
         "--draws-per-step",
         type=_positive,
@@ -132,7 +130,9 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         description="Measure power by the share of the pairs that is trained on, of "
         "the test pairs alone and of every pair (half an hour on two cores).",
     )
-    share.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    share.add_argument(
+        "--jobs", type=_positive, default=2, help="processes (default: 2)"
+    )
     share.set_defaults(run=_benchmark_share)
     table = benchmarks.add_parser(
         "table",
@@ -160,7 +160,9 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
 
 
 def _add_grid_options(parser: argparse.ArgumentParser, path: Path) -> None:
-    parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument(
+        "--jobs", type=_positive, default=2, help="processes (default: 2)"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.add_argument(
         "--out",
@@ -223,18 +225,28 @@ def _benchmark_run(options: argparse.Namespace) -> int:
         run_cells,
     )
 
+    if options.task is None or options.paper:
+        names = ["alpha", "dims", "methods", "batches", "draws_per_step"]
+        names += ["task", "seeds"] if options.paper else []
+        given = [name for name in names if getattr(options, name) is not None]
+        if given:
+            shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise ValueError(
+                f"{shown}: the grid "
+                + ("of --paper is fixed." if options.paper else "without --task is.")
+            )
     if options.paper:
         cells = paper_cells()
     elif options.task is None:
-        cells = default_cells(options.seeds)
+        cells = default_cells(options.seeds or (0,))
     else:
         cells = make_cells(
             options.task,
             options.alpha,
             options.dims,
             options.methods,
-            options.seeds,
-            options.batches,
+            options.seeds or (0,),
+            options.batches or 100,
             options.draws_per_step,
         )
     run_cells(

@@ -10,6 +10,7 @@ length of θ; the product needs that of x, which is used here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -68,8 +69,10 @@ class GaussianTask:
                 f"perturbation: expected one of {', '.join(PERTURBATIONS)}, "
                 f"got {self.perturbation!r}."
             )
-        if self.alpha < 0:
-            raise ValueError(f"alpha: expected a number >= 0, got {self.alpha}.")
+        most = 1 if self.perturbation in ("modes", "collapse") else math.inf
+        if not 0 <= self.alpha <= most or self.alpha == math.inf:
+            bound = " and <= 1" if most == 1 else ""
+            raise ValueError(f"alpha: expected a number >= 0{bound}, got {self.alpha}.")
 
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator

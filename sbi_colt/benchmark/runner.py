@@ -33,6 +33,7 @@ from sbi_colt.results import CoLTResult
 
 __all__ = [
     "EXACT",
+    "TRAINED",
     "Cell",
     "Row",
     "default_cells",
@@ -47,6 +48,8 @@ __all__ = [
 EXACT = "exact-c2st"
 _LEVEL = 0.05
 _NUM_EXACT_XS = 10
+# How the names of tasks begin whose q is a posterior that sbi trained.
+TRAINED = ("two-moons", "outliers")
 _LONG = {("tree", "paper-full"), ("tree", "paper-id")}
 _NONE = "all"  # how a file says `None`
 
@@ -132,9 +135,9 @@ def make_cells(
         for dim_x, dim in dims if dims and free else setting.dims:
             for alpha in setting.alphas if alphas is None else alphas:
                 make_task(task, alpha, (dim_x, dim))  # fails before the work begins
-                for seed in seeds:
+                for seed in dict.fromkeys(seeds):
                     for method in methods or METHODS:
-                        _check_method(method)
+                        _check_method(method, task)
                         cells.append(
                             Cell(
                                 task,
@@ -176,7 +179,7 @@ def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
     large = ("default", "sbc", "tarp")
     cells += make_cells(["diffusion"], methods=large, **{**few, "num_batches": 5})
     trained = {"methods": ("default", "c2st", EXACT), "seeds": seeds, "num_batches": 5}
-    for problem in ("two-moons", "outliers"):
+    for problem in TRAINED:
         cells += make_cells([f"{problem}-npe", f"{problem}-fmpe"], **trained)
     others = ("default", "c2st", "sbc", "tarp")
     cells += make_cells(["tree"], (0, 0.5, 1.5, 4), methods=others, **few)
@@ -185,9 +188,7 @@ def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
 
 def paper_cells() -> list[Cell]:
     """Return the paper's own grid: 3 seeds, 200 batches, all draws in every step."""
-    tasks = [
-        name for name in SETTINGS if not name.startswith(("two-moons", "outliers"))
-    ]
+    tasks = [name for name in SETTINGS if not name.startswith(TRAINED)]
     return make_cells(tasks, seeds=(0, 1, 2), num_batches=200)
 
 
@@ -209,10 +210,13 @@ def run_cells(
         show_progress_bar: Whether to show progress and time left.
     """
     path = Path(path)
-    if path.exists():
+    if path.exists() and path.stat().st_size:
         _drop_half_line(path)
         done = {row.cell for row in read_rows(path)}
         left = [cell for cell in cells if cell not in done]
+        if left and (lines := _metadata(command)) not in path.read_text("utf-8"):
+            with path.open("a", encoding="utf-8") as file:
+                file.write(lines)
     else:
         left = list(cells)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -381,16 +385,25 @@ def _count(text: str) -> int | None:
 
 
 def _header(command: str) -> str:
+    return _metadata(command) + ",".join(_columns()) + "\n"
+
+
+def _metadata(command: str) -> str:
+    """Return what the rows below are made by, as comment lines."""
     packages = ("sbi_colt", "sbi", "torch", "numpy", "scipy")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     lines = [
         f"# {command or 'sbi_colt.benchmark.runner.run_cells'}",
         f"# Python {platform.python_version()}, {versions}",
     ]
-    return "\n".join([*lines, ",".join(_columns())]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
-def _check_method(method: str) -> None:
+def _check_method(method: str, task: str) -> None:
+    if method == EXACT and not task.startswith(TRAINED):
+        raise ValueError(
+            f"method: {EXACT} is for trained posteriors alone, got the task {task!r}."
+        )
     if method not in METHODS and method != EXACT:
         raise ValueError(
             f"method: expected one of {', '.join(METHODS)}, {EXACT}, got {method!r}."

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from sbi_colt.benchmark.gaussian import PERTURBATIONS
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.runner import EXACT, Row
+from sbi_colt.benchmark.runner import EXACT, TRAINED, Row
 from sbi_colt.benchmark.tasks import DIMS
 from sbi_colt.clouds import BLUE, GREEN, GREY, ORANGE, PURPLE
 
@@ -85,11 +85,15 @@ Key = tuple[str, int, int, float, str]
 
 def summarise(rows: Sequence[Row]) -> dict[Key, Entry]:
     """Return the entries by task, dimensions of x and θ, α and method."""
-    groups: dict[Key, list[Row]] = defaultdict(list)
+    groups: dict[Key, dict[int, Row]] = defaultdict(dict)
     for row in rows:
         cell = row.cell
-        groups[cell.task, cell.dim_x, cell.dim, cell.alpha, cell.method].append(row)
-    return {key: _entry(group) for key, group in groups.items()}
+        key = (cell.task, cell.dim_x, cell.dim, cell.alpha, cell.method)
+        known = groups[key].get(cell.seed)
+        # Fewer batches of a seed are a part of more of them.
+        if known is None or known.cell.num_batches < cell.num_batches:
+            groups[key][cell.seed] = row
+    return {key: _entry(list(group.values())) for key, group in groups.items()}
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -154,7 +158,7 @@ def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
             ax.set_title(task.capitalize())
             figures[task] = figure
     trained = sorted(
-        {k[0] for k in entries if k[0].startswith(("two-", "outliers")) and k[3] > 0}
+        {key[0] for key in entries if key[0].startswith(TRAINED) and key[3] > 0}
     )
     if trained:
         figures["trained"] = _plot_trained(entries, trained)
@@ -223,9 +227,16 @@ def _plot_family(entries: dict[Key, Entry], prefix: str) -> Figure | None:
             _plot_curves(ax, entries, prefix + name, pair)
             ax.set_title(f"{name} {pair}", fontsize="medium")
             ax.set_ylabel("power" if ax is row[0] else "")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
+    shown = {}
+    for ax in axes.flat:
+        handles, labels = ax.get_legend_handles_labels()
+        shown |= dict(zip(labels, handles, strict=True))
     figure.legend(
-        handles, labels, loc="outside upper center", ncols=len(labels), frameon=False
+        list(shown.values()),
+        list(shown),
+        loc="outside upper center",
+        ncols=len(shown),
+        frameon=False,
     )
     return figure
 

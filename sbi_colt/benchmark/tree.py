@@ -52,7 +52,7 @@ class TreeTask:
     seed: int = 0
 
     def __post_init__(self):
-        if self.alpha < 0:
+        if not 0 <= self.alpha < math.inf:
             raise ValueError(f"alpha: expected a number >= 0, got {self.alpha}.")
 
     def draws(
