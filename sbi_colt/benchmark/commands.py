@@ -65,7 +65,7 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         help="measure power on the paper's tasks, and go on where it stopped",
         description="Measure how often each method rejects, on the tasks of the CoLT "
         "paper and on posteriors that sbi trained. Without --task: a grid for two "
-        "cores and an hour or two. Cells that the file has are not run again.",
+        "cores and some two hours. Cells that the file has are not run again.",
     )
     run.add_argument("--task", nargs="+", metavar="NAME", help="names of tasks")
     run.add_argument("--alpha", nargs="+", type=float, help="sizes of the error")

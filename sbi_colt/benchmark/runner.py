@@ -155,7 +155,7 @@ def make_cells(
 
 
 def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
-    """Return a grid that two cores run in an hour or two.
+    """Return a grid that two cores run in some two hours.
 
     Four sizes of error; the paper's variants see 10 draws per step. At α = 0 all
     perturbations of a family are the same, so it is run for the covariance's alone.
