@@ -157,11 +157,27 @@ def test_processes_give_the_same_as_one(tmp_path):
 
 
 def test_exact_accuracy_is_for_trained_posteriors():
-    cell = Cell("outliers-npe", 5, 5, 0.0, EXACT, 0, 1, None)
-    (row,) = run_group([cell])
+    both = make_cells(["outliers-npe"], (0,), methods=(EXACT, "sbc"), num_batches=2)
+    row, tested = run_group(both)
+    assert [row.cell, tested.cell] == both
     assert row.statistic == pytest.approx(0.5, abs=0.05)  # the exact posterior itself
+    assert math.isnan(row.power)
+    assert tested.power in (0, 0.5, 1)
     with pytest.raises(ValueError, match="for trained posteriors alone"):
         run_group([Cell("tree", 1, 2, 0.0, EXACT, 0, 1, None)])
+
+
+def test_the_longest_cells_begin(tmp_path, monkeypatch):
+    order = []
+
+    def record(group):
+        order.append(group[0])
+        return [Row(cell, 0.0, 0.0, 0.0, 0.0, 0.0) for cell in group]
+
+    monkeypatch.setattr("sbi_colt.benchmark.runner.run_group", record)
+    run(default_cells(), tmp_path / "results.csv")
+    assert [(c.task, c.method) for c in order[:2]] == 2 * [("tree", "paper-full")]
+    assert order[2].task == "mean"
 
 
 def rows_of_all_families():
@@ -251,6 +267,7 @@ def test_the_commands_run_tabulate_and_plot(tmp_path, capsys):
         ("--task modes --alpha 1.7", "alpha: expected a number >= 0 and <= 1"),
         ("--task mean --methods sbc exact-c2st", "is for trained posteriors alone"),
         ("--methods sbc --alpha 0", "--alpha, --methods: the grid without --task is"),
+        ("--task tree --dims 5,5", "dims: the task 'tree' has the dimensions (1, 2)"),
         ("--paper --batches 2", "--batches: the grid of --paper is fixed"),
     ],
 )

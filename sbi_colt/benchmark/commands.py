@@ -65,7 +65,7 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         help="measure power on the paper's tasks, and go on where it stopped",
         description="Measure how often each method rejects, on the tasks of the CoLT "
         "paper and on posteriors that sbi trained. Without --task: a grid for two "
-        "cores and some two hours. Cells that the file has are not run again.",
+        "cores and an hour or so. Cells that the file has are not run again.",
     )
     run.add_argument("--task", nargs="+", metavar="NAME", help="names of tasks")
     run.add_argument("--alpha", nargs="+", type=float, help="sizes of the error")
@@ -303,4 +303,6 @@ def _benchmark_plot(options: argparse.Namespace) -> int:
     from sbi_colt.benchmark.runner import read_rows
     from sbi_colt.benchmark.tables import plot_results
 
-    return _show(map(str, plot_results(read_rows(options.results), options.out)))
+    paths = plot_results(read_rows(options.results), options.out)
+    nothing = "No curves in these results; sbi-colt benchmark table prints them."
+    return _show(map(str, paths or [nothing]))

@@ -24,7 +24,7 @@ import torch
 from tqdm.auto import tqdm
 
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.tasks import SETTINGS, Setting, make_task
+from sbi_colt.benchmark.tasks import SETTINGS, Setting, Task, make_task
 from sbi_colt.benchmark.trained import TrainedTask
 from sbi_colt.draws import Draws
 from sbi_colt.parallel import in_parallel
@@ -131,8 +131,7 @@ def make_cells(
         if task not in SETTINGS:
             make_task(task, 0)  # says which names there are
         setting = SETTINGS[task]
-        free = len(setting.dims) > 1
-        for dim_x, dim in dims if dims and free else setting.dims:
+        for dim_x, dim in _dims(task, setting, dims):
             for alpha in setting.alphas if alphas is None else alphas:
                 make_task(task, alpha, (dim_x, dim))  # fails before the work begins
                 for seed in dict.fromkeys(seeds):
@@ -154,8 +153,22 @@ def make_cells(
     return cells
 
 
+def _dims(
+    task: str, setting: Setting, dims: Sequence[tuple[int, int]] | None
+) -> Sequence[tuple[int, int]]:
+    fixed = len(setting.dims) == 1
+    if not dims or (fixed and tuple(dims) == setting.dims):
+        return setting.dims
+    if fixed:
+        raise ValueError(
+            f"dims: the task {task!r} has the dimensions {setting.dims[0]} alone, got "
+            f"{', '.join(map(str, dims))}; leave them out."
+        )
+    return dims
+
+
 def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
-    """Return a grid that two cores run in some two hours.
+    """Return a grid that two cores run in an hour or so.
 
     Four sizes of error; the paper's variants see 10 draws per step. At α = 0 all
     perturbations of a family are the same, so it is run for the covariance's alone.
@@ -241,14 +254,16 @@ def run_cells(
 
 
 def _together(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
-    """Return the cells that see the same batches, in their order."""
+    """Return the cells that see the same batches, the longest first."""
     groups: dict[Cell, list[Cell]] = defaultdict(list)
     for cell in cells:
-        # What takes no batches, and what takes a quarter of an hour, runs by itself.
-        alone = cell.method == EXACT or (cell.task, cell.method) in _LONG
+        # What takes a quarter of an hour runs by itself, and before the others, lest
+        # one process work on it at the end while the others have nothing to do.
+        alone = (cell.task, cell.method) in _LONG
         key = cell if alone else replace(cell, method="", draws_per_step=None)
         groups[key].append(cell)
-    return [tuple(group) for group in groups.values()]
+    tuples = [tuple(group) for group in groups.values()]
+    return sorted(tuples, key=lambda t: (t[0].task, t[0].method) not in _LONG)
 
 
 def run_group(cells: Sequence[Cell]) -> list[Row]:
@@ -279,21 +294,30 @@ def _run_group(cells: Sequence[Cell]) -> list[Row]:
         num_pairs = cell.num_pairs or setting.num_pairs
         return task.draws(num_pairs, setting.num_posterior_samples, generator)
 
-    if cell.method == EXACT:
-        if not isinstance(task, TrainedTask):
-            raise ValueError(f"method: {EXACT} is for trained posteriors alone.")
-        start = time.perf_counter()
-        generator = generator_from(cell.seed, EXACT, *stream)
-        accuracy = task.accuracy(_NUM_EXACT_XS, generator)
-        seconds = time.perf_counter() - start
-        return [Row(cell, float("nan"), accuracy, float("nan"), 0.0, seconds)]
-    train = batch("train")
-    runs = [_Run(one, train, setting) for one in cells]
-    for index in range(cell.num_batches):
-        draws = batch(index)
-        for run in runs:
-            run.test(draws)
-    return [run.row() for run in runs]
+    rows: dict[Cell, Row] = {}
+    for one in cells:
+        if one.method == EXACT:
+            generator = generator_from(one.seed, EXACT, *stream)
+            rows[one] = _exact_row(one, task, generator)
+    tested = [one for one in cells if one.method != EXACT]
+    if tested:
+        train = batch("train")
+        runs = [_Run(one, train, setting) for one in tested]
+        for index in range(cell.num_batches):
+            draws = batch(index)
+            for run in runs:
+                run.test(draws)
+        rows |= {run.cell: run.row() for run in runs}
+    return [rows[one] for one in cells]
+
+
+def _exact_row(cell: Cell, task: Task, generator: torch.Generator) -> Row:
+    if not isinstance(task, TrainedTask):
+        raise ValueError(f"method: {EXACT} is for trained posteriors alone.")
+    start = time.perf_counter()
+    accuracy = task.accuracy(_NUM_EXACT_XS, generator)
+    seconds = time.perf_counter() - start
+    return Row(cell, float("nan"), accuracy, float("nan"), 0.0, seconds)
 
 
 class _Run:

@@ -58,6 +58,7 @@ STYLES = {
     "tarp": (PURPLE, "P", "--"),
     EXACT: (GREY, "x", ":"),
 }
+_REPORTED = ", in the paper"
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,13 @@ def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
         if any(key[0] == task for key in entries):
             figure, ax = plt.subplots(figsize=(5.5, 4), layout="constrained")
             _plot_curves(ax, entries, task, (1, 2), task == "diffusion")
-            ax.legend(fontsize="small")
+            handles, labels = ax.get_legend_handles_labels()
+            order = sorted(range(len(labels)), key=lambda i: _REPORTED in labels[i])
+            ax.legend(
+                [handles[i] for i in order],
+                [labels[i] for i in order],
+                fontsize="small",
+            )
             ax.set_title(task.capitalize())
             figures[task] = figure
     trained = sorted(
@@ -288,7 +295,7 @@ def _plot_curves(
                 ls="",
                 ms=9,
                 mfc="none",
-                label=f"{method}, in the paper",
+                label=method + _REPORTED,
             )
     ax.set_xlabel("alpha")
     if statistic:
