@@ -15,7 +15,8 @@ The rooms, from the front door down; imports point downward only.
 - ``sampling``: from a posterior to draws. ``runs`` spreads a sampler over xs, ``pools``
   collects what it accepts, ``samplers`` knows each kind of posterior, ``checkpoint``
   keeps what is done, ``simulation`` makes the pairs, ``parallel`` uses joblib.
-- ``results``: what a test returns. ``training``: Algorithm 1. ``config``: settings.
+- ``results``: what a test returns. ``training``: Algorithm 1. ``config``: settings;
+  ``kinds``: how each kind of probe is built.
 - ``testing``, ``localization``, ``probes``, ``quadratics``, ``blend``,
   ``coordinates``, ``divergences``, ``ranks``: pure functions and modules on tensors.
   ``draws``: pairs with their draws. ``randomness``: seeds.

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from sbi_colt.divergences import DIVERGENCES
+from sbi_colt.kinds import KINDS
 from sbi_colt.localization import ProbeSpec
 
 __all__ = ["PROBES", "CoLTConfig"]
@@ -172,6 +173,12 @@ class CoLTConfig:
                     f"probes: expected names or ProbeSpec objects, got {probe!r}."
                 )
             chosen.append(PROBES[probe] if isinstance(probe, str) else probe)
+            if chosen[-1].kind not in KINDS:
+                raise ValueError(
+                    f"ProbeSpec.kind: expected one of {', '.join(KINDS)}, got "
+                    f"{chosen[-1].kind!r}; a kind of your own goes into "
+                    "sbi_colt.kinds.KINDS first."
+                )
         custom = self.embedding is not None
         if custom and not any(spec.embedding == "custom" for spec in chosen):
             chosen.append(PROBES["custom"])

@@ -33,7 +33,6 @@ __all__ = [
 
 Centre = Literal["learned", "origin", "random"]
 Embedding = Literal["identity", "mlp", "residual", "custom"]
-Kind = Literal["axes", "ball", "blend", "density", "drift", "quadratic", "relief"]
 # In more dimensions draws are too few to show a relief, and neighbours cost more.
 _MAX_RELIEF_DIM = 2
 
@@ -54,9 +53,9 @@ class ProbeSpec:
             plus a network that starts at zero; ``"custom"``, the user's own, a function
             of θ (so it goes with ``"global"`` coordinates, undone before φ is called).
         coordinates: ``"raw"``, ``"global"`` or ``"bag"``.
-        kind: ``"ball"``, or a kind of `sbi_colt.probes`, `sbi_colt.quadratics` or
-            `sbi_colt.blend`, which have neither centre nor embedding: ``"density"``,
-            ``"drift"``, ``"relief"``, ``"quadratic"``, ``"axes"``, ``"blend"``.
+        kind: ``"ball"``, or another name in `sbi_colt.kinds.KINDS`, which have neither
+            centre nor embedding: ``"density"``, ``"drift"``, ``"relief"``,
+            ``"quadratic"``, ``"axes"``, ``"blend"``, or a kind of your own.
         bandwidth: Of a density: squared, as a share of the mean squared distance in a
             bag; `None` for the mean distance itself.
     """
@@ -65,7 +64,7 @@ class ProbeSpec:
     centre: Centre = "learned"
     embedding: Embedding = "identity"
     coordinates: Coordinates = "bag"
-    kind: Kind = "ball"
+    kind: str = "ball"
     bandwidth: float | None = None
 
     def __post_init__(self):
@@ -73,7 +72,6 @@ class ProbeSpec:
             ("centre", get_args(Centre)),
             ("embedding", get_args(Embedding)),
             ("coordinates", get_args(Coordinates)),
-            ("kind", get_args(Kind)),
         ):
             if getattr(self, field) not in choices:
                 raise ValueError(

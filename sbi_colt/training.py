@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm.auto import tqdm
 
-from sbi_colt.blend import BlendProbe
 from sbi_colt.config import CoLTConfig
 from sbi_colt.coordinates import Scales
 from sbi_colt.divergences import DIVERGENCES
-from sbi_colt.localization import BallProbe, Probe, ProbeSpec
-from sbi_colt.probes import DensityProbe, DriftProbe, ReliefProbe
-from sbi_colt.quadratics import AxesProbe, QuadraticProbe
+from sbi_colt.kinds import KINDS, Parts
+from sbi_colt.localization import Probe, ProbeSpec
 from sbi_colt.ranks import ball_ranks, straight_through_ranks
 
 __all__ = ["History", "TrainingInterrupted", "build_probe", "train_probe"]
@@ -78,37 +76,17 @@ def build_probe(
         x_example: At least two xs, to know their shape.
         generator: CPU generator of the initial weights.
     """
-    dim = len(scales.theta_mean)
-    x_example = scales.network_xs(x_example, spec.coordinates).cpu()
-    if spec.kind == "density":
-        return DensityProbe(spec)
-    if spec.kind == "drift":
-        return DriftProbe(spec, dim, x_example, _frozen(config.embedding_net))
-    if spec.kind == "quadratic":
-        return QuadraticProbe(spec, dim)
-    if spec.kind == "axes":
-        return AxesProbe(spec, dim)
-    if spec.kind == "relief":
-        return ReliefProbe(spec, dim)
-    if spec.kind == "blend":
-        return BlendProbe(spec)
-    return BallProbe(
-        spec,
-        dim,
-        x_example,
+    parts = Parts(
+        len(scales.theta_mean),
+        scales.network_xs(x_example, spec.coordinates).cpu(),
         scales,
         generator,
-        num_hidden=config.num_hidden,
-        num_layers=config.num_layers,
-        embedding_net=config.embedding_net,
-        embedding=config.embedding,
+        config.num_hidden,
+        config.num_layers,
+        config.embedding_net,
+        config.embedding,
     )
-
-
-def _frozen(network: nn.Module | None) -> nn.Module | None:
-    if network is None:
-        return None
-    return copy.deepcopy(network).requires_grad_(False).eval()
+    return KINDS[spec.kind](spec, parts)
 
 
 def train_probe(

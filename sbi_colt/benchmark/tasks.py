@@ -2,12 +2,21 @@
 
 Settings are those of Chen, Bansal and Scott (2025), Appendix C.4. A task has
 ``draws(num_pairs, num_posterior_samples, generator)``; at α = 0 its q is its p.
+
+A task of your own is an entry in `SETTINGS`::
+
+    SETTINGS["mine"] = Setting(
+        lambda alpha, dims, seed: MyTask(alpha, seed), (0.0, 0.5, 1.0), dims=((2, 2),)
+    )
+
+It runs under its name, in this process; for several, it must be in this module.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -33,11 +42,27 @@ class Task(Protocol):
         ...
 
 
+Maker = Callable[[Any, tuple[int, int], int], Task]
+
+
+def _gaussian(name: str) -> Maker:
+    return lambda alpha, dims, seed: GaussianTask(name, alpha, *dims, seed)
+
+
+def _curved(name: str) -> Maker:
+    return lambda alpha, dims, seed: CurvedTask(GaussianTask(name, alpha, *dims, seed))
+
+
+def _trained(problem: str, estimator: str) -> Maker:
+    return lambda alpha, dims, seed: TrainedTask(problem, estimator, alpha, seed)
+
+
 @dataclass(frozen=True)
 class Setting:
     """The paper's settings for one task.
 
     Args:
+        make: From α, the dimensions of x and θ, and a seed to the task.
         alphas: Grid of perturbation sizes.
         num_pairs: Pairs, N, for training and for each test batch.
         num_posterior_samples: Draws per pair, K.
@@ -48,6 +73,7 @@ class Setting:
         dims: Dimensions of x and θ that are free to choose, or the only ones.
     """
 
+    make: Maker
     alphas: tuple[float, ...]
     num_pairs: int = 100
     num_posterior_samples: int = 500
@@ -58,33 +84,28 @@ class Setting:
     dims: tuple[tuple[int, int], ...] = DIMS
 
 
-_GAUSSIAN = {
-    "mean": Setting((0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3), epochs=25),
-    "covariance": Setting((0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4)),
-    "anisotropic": Setting((0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)),
-    "t": Setting((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)),
-    "modes": Setting(
-        (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4),
-        learning_rate=5e-5,
-        c2st_learning_rate=5e-5,
-    ),
-    "collapse": Setting((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)),
-    "blind": Setting((0.0, 1.0), learning_rate=1e-3),
+_ALPHAS: dict[str, tuple[float, ...]] = {
+    "mean": (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3),
+    "covariance": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4),
+    "anisotropic": (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0),
+    "t": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    "modes": (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4),
+    "collapse": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    "blind": (0.0, 1.0),
 }
-_TRAINED = {
-    f"{problem}-{estimator}": Setting(
-        (0, 200, 2000, 20000),
-        num_pairs=500,
-        num_posterior_samples=200,
-        dims=((dim, dim),),
-    )
-    for problem, dim in (("two-moons", 2), ("outliers", 5))
-    for estimator in ("npe", "fmpe")
+_CHANGES: dict[str, dict[str, Any]] = {
+    "mean": {"epochs": 25},
+    "modes": {"learning_rate": 5e-5, "c2st_learning_rate": 5e-5},
+    "blind": {"learning_rate": 1e-3},
 }
 SETTINGS: dict[str, Setting] = {
-    **_GAUSSIAN,
-    **{f"curved-{name}": setting for name, setting in _GAUSSIAN.items()},
+    **{
+        family + name: Setting(maker(name), alphas, **_CHANGES.get(name, {}))
+        for family, maker in (("", _gaussian), ("curved-", _curved))
+        for name, alphas in _ALPHAS.items()
+    },
     "tree": Setting(
+        lambda alpha, dims, seed: TreeTask(alpha, seed),
         (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0),
         num_pairs=1000,
         num_posterior_samples=100,
@@ -93,9 +114,23 @@ SETTINGS: dict[str, Setting] = {
         dims=((1, 2),),
     ),
     "diffusion": Setting(
-        (0, 1, 2, 3, 4, 5), num_pairs=1000, num_posterior_samples=200, dims=((1, 2),)
+        lambda alpha, dims, seed: DiffusionTask(alpha, seed),
+        (0, 1, 2, 3, 4, 5),
+        num_pairs=1000,
+        num_posterior_samples=200,
+        dims=((1, 2),),
     ),
-    **_TRAINED,
+    **{
+        f"{problem}-{estimator}": Setting(
+            _trained(problem, estimator),
+            (0, 200, 2000, 20000),
+            num_pairs=500,
+            num_posterior_samples=200,
+            dims=((dim, dim),),
+        )
+        for problem, dim in (("two-moons", 2), ("outliers", 5))
+        for estimator in ("npe", "fmpe")
+    },
 }
 
 
@@ -118,12 +153,4 @@ def make_task(
     """
     if name not in SETTINGS:
         raise ValueError(f"task: expected one of {', '.join(SETTINGS)}, got {name!r}.")
-    if name == "tree":
-        return TreeTask(alpha, seed)
-    if name == "diffusion":
-        return DiffusionTask(alpha, seed)
-    if name in _TRAINED:
-        problem, estimator = name.rsplit("-", 1)
-        return TrainedTask(problem, estimator, alpha, seed)
-    flat = GaussianTask(name.removeprefix("curved-"), alpha, *dims, seed)
-    return CurvedTask(flat) if name.startswith("curved-") else flat
+    return SETTINGS[name].make(alpha, dims, seed)
