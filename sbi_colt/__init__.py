@@ -1,6 +1,22 @@
 """CoLT for sbi: exact, powerful and located checks of neural posteriors.
 
+A posterior q(θ | x), trained with sbi or not, is compared with the true one by pairs
+(θ*, x) from the prior and the simulator: if q is right, θ* is one more draw from q at
+its x. Null hypothesis of every p-value: q(θ | x) = p(θ | x) for almost every x.
+
 >>> from sbi_colt import diagnose, run_colt, check_colt
+
+What to call, in the order in which you may need it:
+
+- `diagnose`: a posterior, its prior and its simulator to a `DiagnosticReport`, CoLT
+  beside SBC, TARP and C2ST; `compare`: several posteriors to a `ComparisonReport`.
+- `run_colt` and `check_colt`: CoLT alone, called like sbi's `run_sbc` and `check_sbc`;
+  returns a `CoLTResult`, whose ``at`` and ``localize`` say where q is wrong.
+- `draw`, `draw_posterior_samples`, `Draws`: the shared draws, from any posterior.
+- `CoLT`, `CoLTConfig`: training and testing as two calls, and all settings.
+- `TestResult`: what a method of your own returns.
+- ``sbi_colt.plots``: the figures; ``sbi_colt.baselines``: exact SBC, TARP, coverage and
+  C2ST by themselves.
 
 The rooms, from the front door down; imports point downward only.
 

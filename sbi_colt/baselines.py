@@ -66,6 +66,16 @@ def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> Tes
     Returns:
         The result, with ranks ``(N, d)`` and, in ``details``, each parameter's
         statistic, exact p-value and Holm-adjusted p-value.
+
+    Example:
+        >>> bags = torch.rand(21, 100, 2, generator=torch.Generator().manual_seed(0))
+        >>> samples = bags[1:] + torch.tensor([0, 1])  # the second is shifted
+        >>> shifted = Draws(bags[0], torch.zeros(100, 1), samples)
+        >>> result = sbc(shifted, seed=0)
+        >>> result.p_value <= 0.001, result.ranks.shape
+        (True, torch.Size([100, 2]))
+        >>> [p < 0.001 for p in result.details["adjusted_p_values"]]
+        [False, True]
     """
     generator = _generator(draws, seed, "sbc")
     members, truth = draws.bags(generator)
@@ -106,6 +116,11 @@ def tarp(
         references: Reference points of your own, with shape ``(N, d)``; they must not
             depend on the true parameters.
         seed: Seed of the references and the randomised ranks.
+
+    Example:
+        >>> thetas, samples = torch.rand(100, 2), 5 + torch.rand(20, 100, 2)
+        >>> tarp(Draws(thetas, torch.zeros(100, 1), samples), seed=0).p_value < 0.01
+        True
     """
     generator = _generator(draws, seed, "tarp")
     members = torch.cat([draws.thetas.unsqueeze(0), draws.samples])  # (S + 1, N, d)
@@ -136,6 +151,12 @@ def coverage(draws: Draws, *, seed: int | None = None) -> TestResult:
     Args:
         draws: Pairs with posterior draws.
         seed: Seed of the randomised ranks.
+
+    Example:
+        >>> thetas, samples = torch.randn(100, 2), 3 * torch.randn(20, 100, 2)
+        >>> result = coverage(Draws(thetas, torch.zeros(100, 1), samples), seed=0)
+        >>> result.p_value < 0.001, bool(result.ranks.mean() < 0.3)
+        (True, True)
     """
     generator = _generator(draws, seed, "coverage")
     members = torch.cat([draws.thetas.unsqueeze(0), draws.samples]).transpose(0, 1)
@@ -167,6 +188,13 @@ class C2ST:
         learning_rate: Step size of Adam.
         embedding_net: A network from xs to vectors; a copy of it is trained along.
         seed: Seed.
+
+    Example:
+        >>> thetas, samples = torch.randn(200, 1), 3 + torch.randn(1, 200, 1)
+        >>> draws = Draws(thetas, torch.zeros(200, 1), samples)
+        >>> train, test = draws.split(0.5, seed=0)
+        >>> C2ST(epochs=20, seed=0).fit(train).test(test).statistic > 0.8
+        True
     """
 
     def __init__(

@@ -47,6 +47,23 @@ class ComparisonReport:
             null hypothesis, that its largest deviation is no smaller than the second's
             (`sbi_colt.testing.closer_p_value`). Sample size: the test pairs.
         level: Level of every verdict.
+
+    Example:
+        >>> def uniform(shift):
+        ...     return lambda xs, num: shift + torch.rand(num, len(xs), 1)
+        >>> comparison = compare(
+        ...     {"near": uniform(0.2), "far": uniform(2.0)},
+        ...     thetas=torch.rand(60, 1),
+        ...     xs=torch.rand(60, 1),
+        ...     num_posterior_samples=20,
+        ...     methods=("colt",),
+        ...     seed=0,
+        ...     show_progress_bar=False,
+        ... )
+        >>> list(comparison.reports)
+        ['near', 'far']
+        >>> comparison["far"].rejected
+        True
     """
 
     reports: Mapping[str, DiagnosticReport]
@@ -274,6 +291,28 @@ def compare(
     Returns:
         The comparison; print it. A pair that one posterior could not be sampled at is
         left out for all.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> prior = MultivariateNormal(torch.zeros(1), torch.eye(1))
+        >>> def simulator(thetas):
+        ...     return thetas + torch.randn_like(thetas)
+        >>> def normal(scale):  # exact for scale = 0.5 ** 0.5
+        ...     return lambda xs, num: xs / 2 + scale * torch.randn(num, *xs.shape)
+        >>> comparison = compare(
+        ...     {"wide": normal(2.0), "exact": normal(0.5**0.5)},
+        ...     prior,
+        ...     simulator,
+        ...     num_simulations=300,
+        ...     num_posterior_samples=30,
+        ...     methods=("colt",),
+        ...     seed=0,
+        ...     show_progress_bar=False,
+        ... )
+        >>> list(comparison.reports)
+        ['exact', 'wide']
+        >>> comparison.closer["exact", "wide"] < 0.05
+        True
     """
     seed = resolve_seed(seed)
     _check_posteriors(posteriors)

@@ -85,6 +85,28 @@ def diagnose(
 
     Returns:
         The report; print it. Null hypothesis of every p-value: q(θ | x) = p(θ | x).
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> prior = MultivariateNormal(torch.zeros(2), torch.eye(2))
+        >>> def simulator(thetas):
+        ...     return thetas + torch.randn_like(thetas)
+        >>> def exact(xs, num):  # the posterior, N(x / 2, I / 2)
+        ...     return xs / 2 + 0.5**0.5 * torch.randn(num, *xs.shape)
+        >>> report = diagnose(
+        ...     exact,
+        ...     prior,
+        ...     simulator,
+        ...     num_simulations=100,
+        ...     num_posterior_samples=50,
+        ...     methods=("colt", "sbc", "tarp"),
+        ...     seed=1,
+        ...     show_progress_bar=False,
+        ... )
+        >>> report.rejected
+        False
+        >>> [name for name in report]
+        ['colt', 'sbc', 'tarp']
     """
     seed = resolve_seed(seed)
     check_options(methods, level)

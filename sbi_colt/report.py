@@ -56,6 +56,26 @@ class DiagnosticReport:
         cost: What it cost.
         seed: The seed.
         x_shape: The shape of one x.
+
+    Example:
+        >>> import torch
+        >>> from sbi_colt import diagnose
+        >>> thetas, xs = torch.rand(60, 1), torch.rand(60, 1)
+        >>> def q(xs, num):
+        ...     return 1 + torch.rand(num, len(xs), 1)
+        >>> report = diagnose(
+        ...     q,
+        ...     thetas=thetas,
+        ...     xs=xs,
+        ...     num_posterior_samples=20,
+        ...     methods=("sbc",),
+        ...     seed=0,
+        ...     show_progress_bar=False,
+        ... )
+        >>> print(report.summary().splitlines()[0])
+        The posterior is REJECTED at the 5% level
+        >>> report.to_dict()["level"]
+        0.05
     """
 
     results: Mapping[str, TestResult | CoLTResult]

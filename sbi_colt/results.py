@@ -48,6 +48,10 @@ class TestResult:
         statistic: Its test statistic.
         ranks: Its ranks where it has any, with shape ``(N,)`` or ``(N, d)``.
         details: Further numbers, ready for JSON.
+
+    Example:
+        >>> TestResult("mine", p_value=0.2, statistic=1.5)
+        TestResult(name='mine', p_value=0.2, statistic=1.5)
     """
 
     __test__ = False  # not a test case for pytest to collect
@@ -188,7 +192,15 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class CoLTResult:
-    """The outcome of a conditional localization test.
+    r"""The outcome of a conditional localization test.
+
+    With n test pairs, P probes and their ranks' distribution functions F̂_p,
+
+    .. math:: D = \max_p \sup_u |F̂_p(u) - u|, \qquad
+        D_{lower} = \max(0, D - \sqrt{\log(2 P / δ) / (2 n)}),
+
+    where the second is a bound of the averaged conditionally localized distance that
+    holds with confidence 1 − δ (Dvoretzky, Kiefer, Wolfowitz and Massart).
 
     Args:
         p_value: p-value of the null hypothesis q(θ | x) = p(θ | x) for almost every x;
@@ -218,6 +230,26 @@ class CoLTResult:
         index: Where each test pair stood among the pairs handed in: ``ranks[i]`` is
             that of ``thetas[index[i]]``; with shape ``(num_test,)``.
         history: How each probe was trained.
+        evidence: What `localize` and `at` work on: test bags, probes and scales.
+
+    Example:
+        >>> from sbi_colt import run_colt
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> thetas = torch.randn(300, 1, generator=generator)
+        >>> xs = thetas + torch.randn(300, 1, generator=generator)
+        >>> def too_wide(xs, num):  # exact: N(x / 2, 1 / 2)
+        ...     return xs / 2 + 1.5 * torch.randn(num, *xs.shape)
+        >>> result = run_colt(
+        ...     thetas, xs, too_wide, 50, seed=0, show_progress_bar=False
+        ... )
+        >>> result.ranks.shape == (result.num_test,)
+        True
+        >>> 0 < result.distance_lower < result.distance
+        True
+        >>> result.at(torch.zeros(1)).p_value <= 0.05
+        True
+        >>> result.localize(xs[:3]).centres.shape
+        torch.Size([3, 1])
     """
 
     p_value: float

@@ -66,7 +66,24 @@ def run_colt(
             ``max_sampling_time`` and ``checkpoint``.
 
     Returns:
-        The result. Null hypothesis: q(θ | x) = p(θ | x) for almost every x.
+        The result. Null hypothesis: q(θ | x) = p(θ | x) for almost every x; the p-value
+        is exact for every N and K, its resolution about 1 / ``config.num_redraws``.
+
+    References:
+        Chen, Bansal and Scott, *CoLT: The conditional localization test for assessing
+        the accuracy of neural posterior estimates*, NeurIPS 2025.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> thetas = torch.randn(200, 2, generator=generator)
+        >>> xs = thetas + torch.randn(200, 2, generator=generator)
+        >>> def the_prior(xs, num):  # a "posterior" that ignores x
+        ...     return torch.randn(num, len(xs), 2)
+        >>> result = run_colt(
+        ...     thetas, xs, the_prior, 50, seed=0, show_progress_bar=False
+        ... )
+        >>> result.p_value < 0.01
+        True
     """
     seed = resolve_seed(seed)
     config = CoLT(config).config  # checked before the work begins
@@ -131,6 +148,14 @@ def check_colt(result: CoLTResult, level: float = 0.05) -> dict[str, Any]:
         A dict with ``p_value``, ``statistic``, ``distance``, ``distance_lower``,
         ``probe`` (the name of the leading probe) and ``verdict``: ``"rejected"`` or
         ``"not rejected"``.
+
+    Example:
+        >>> thetas, xs = torch.rand(40, 1), torch.rand(40, 1)
+        >>> def q(xs, num):
+        ...     return 2 + torch.rand(num, len(xs), 1)
+        >>> result = run_colt(thetas, xs, q, 20, seed=0, show_progress_bar=False)
+        >>> check_colt(result)["verdict"]
+        'rejected'
     """
     if not isinstance(result, CoLTResult):
         raise TypeError(f"result: expected a CoLTResult, got {type(result).__name__}.")

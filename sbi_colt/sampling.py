@@ -84,6 +84,16 @@ def draw(
 
     Returns:
         The draws; xs that could not be sampled are left out with a warning.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> prior = MultivariateNormal(torch.zeros(2), torch.eye(2))
+        >>> def simulator(thetas):
+        ...     return thetas + torch.randn_like(thetas)
+        >>> def q(xs, num):
+        ...     return xs / 2 + torch.randn(num, *xs.shape)
+        >>> draw(q, prior, simulator, 30, 10, seed=0, show_progress_bar=False)
+        Draws(num_pairs=30, num_posterior_samples=10, dim=2, x_shape=(2,))
     """
     seed = _seed_of_run(seed, options.get("checkpoint"))
     thetas, xs = simulate_pairs(
