@@ -352,7 +352,7 @@ class DiagnosticReport:
 
 
 def _share_text(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.01 else percent(share)
+    return f"{share:.0%}" if share >= 0.01 else percent(float(f"{share:.1g}"))
 
 
 def _statistic_text(statistic: float) -> str:

@@ -157,10 +157,12 @@ class _Call:
                     self.batched = first is not None and first.shape[:1] == (1,)
                 elif few is not None and many is not None:
                     shape = many.shape[1:]
+                    # A batched one may take a single θ of d numbers for d parameters.
+                    forms = (tuple(shape), (1, *shape), (thetas.shape[1], *shape))
                     self.batched = (
                         (few.shape[:1], many.shape[:1]) == ((3,), (5,))
                         and few.shape[1:] == shape
-                        and tuple(one.shape) in (tuple(shape), (1, *shape))
+                        and tuple(one.shape) in forms
                         and not self._shares_noise(thetas)
                     )
                 if self.batched or one is not None:

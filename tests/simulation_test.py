@@ -115,6 +115,19 @@ def test_a_function_of_one_theta_is_not_taken_for_a_batched_one():
     torch.testing.assert_close(xs[:, 0], thetas.sum(dim=1))
 
 
+def test_a_batched_function_may_misread_a_single_theta():
+    """It unpacks columns, and takes the numbers of one θ for as many parameters."""
+
+    def series(thetas):
+        mean, scale = thetas.T
+        steps = [mean + scale * torch.randn(len(thetas)) for _ in range(7)]
+        return torch.stack(steps, dim=1)
+
+    thetas, xs = simulate(series)
+    assert xs.shape == (60, 7)
+    assert float((xs.mean(dim=1) - thetas[:, 0]).abs().mean()) < 0.6
+
+
 def test_trials_of_other_forms_warn_of_nothing():
     """Warnings are errors here; those of the form that is used are the user's."""
 

@@ -228,7 +228,7 @@ def _reached(curve: dict[int, float], power: float) -> float | None:
 
 
 def cost_lines(
-    repetitions: int = 3, show_progress_bar: bool = True, largest: int = 4
+    repetitions: int = 3, show_progress_bar: bool = True, largest: int = 10
 ) -> Iterator[str]:
     """Yield the default's time beside that of C2ST, and exponents in N, K and d.
 
