@@ -46,7 +46,7 @@ _CHUNK = 2**22
 _MAX_REGRESSED = 1000
 # Densities of members by members, bandwidth and version of the tensor.
 _KNOWN: MutableMapping[Tensor, dict[Any, Tensor]] = WeakTensorKeyDictionary()
-_LENGTHS = (0.5, 1.0, 2.0)  # of the kernel, in median distances of xs
+_LENGTHS = (0.35, 0.5, 0.7, 1.0, 2.0)  # of the kernel, in median distances of xs
 _PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 9))
 # Draws of the training pairs that make up the relief, and the neighbours compared.
 _NUM_RELIEF = 20_000
