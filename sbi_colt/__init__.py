@@ -33,7 +33,7 @@ The rooms, from the front door down; imports point downward only.
   keeps what is done, ``simulation`` makes the pairs, ``parallel`` uses joblib.
 - ``results``: what a test returns. ``training``: Algorithm 1. ``config``: settings;
   ``kinds``: how each kind of probe is built.
-- ``testing``, ``localization``, ``probes``, ``quadratics``, ``blend``,
+- ``testing``, ``localization``, ``probes``, ``quadratics``, ``blend``, ``classifier``,
   ``coordinates``, ``divergences``, ``ranks``: pure functions and modules on tensors.
   ``draws``: pairs with their draws. ``randomness``: seeds.
 - ``benchmark``: tasks with known answers; nothing above imports it but the command

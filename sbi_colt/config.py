@@ -27,6 +27,7 @@ PROBES: dict[str, ProbeSpec] = {
         ProbeSpec("drift", kind="drift"),
         ProbeSpec("quadratic", kind="quadratic"),
         ProbeSpec("axes", coordinates="global", kind="axes"),
+        ProbeSpec("classifier", kind="classifier"),
         ProbeSpec("random", "random", "identity", "bag"),
         ProbeSpec("centre", "learned", "identity", "bag"),
         ProbeSpec("ball", "learned", "residual", "bag"),
@@ -43,8 +44,9 @@ class CoLTConfig:
 
     Args:
         probes: Names from ``sbi_colt.config.PROBES``, or `ProbeSpec` objects of your
-            own; the modules ``localization``, ``probes``, ``quadratics`` and ``blend``
-            say what each looks at. Several are combined into one exact p-value.
+            own; the modules ``localization``, ``probes``, ``quadratics``, ``blend`` and
+            ``classifier`` say what each looks at. Several are combined into one exact
+            p-value.
         divergence: What training maximises: ``"sinkhorn"``, ``"wasserstein"`` or
             ``"cramer_von_mises"``.
         embedding_net: A network from a batch of xs to vectors, for images, time series

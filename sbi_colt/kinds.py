@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.blend import BlendProbe
+from sbi_colt.classifier import ClassifierProbe
 from sbi_colt.coordinates import Scales
 from sbi_colt.localization import BallProbe, Probe, ProbeSpec
-from sbi_colt.probes import DensityProbe, DriftProbe, ReliefProbe
+from sbi_colt.probes import CoordinateProbe, DensityProbe, DriftProbe, ReliefProbe
 from sbi_colt.quadratics import AxesProbe, QuadraticProbe
 
 __all__ = ["KINDS", "Parts"]
@@ -74,6 +75,18 @@ def _drift(spec: ProbeSpec, parts: Parts) -> Probe:
     return DriftProbe(spec, parts.dim, parts.x_example, net)
 
 
+def _classifier(spec: ProbeSpec, parts: Parts) -> Probe:
+    return ClassifierProbe(
+        spec,
+        parts.dim,
+        parts.x_example,
+        parts.generator,
+        parts.num_hidden,
+        parts.num_layers,
+        parts.embedding_net,
+    )
+
+
 KINDS: dict[str, Callable[[ProbeSpec, Parts], Probe]] = {
     "ball": _ball,
     "density": lambda spec, parts: DensityProbe(spec),
@@ -82,4 +95,6 @@ KINDS: dict[str, Callable[[ProbeSpec, Parts], Probe]] = {
     "drift": _drift,
     "quadratic": lambda spec, parts: QuadraticProbe(spec, parts.dim),
     "axes": lambda spec, parts: AxesProbe(spec, parts.dim),
+    "coordinate": lambda spec, parts: CoordinateProbe(spec, parts.dim),
+    "classifier": _classifier,
 }

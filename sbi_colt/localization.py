@@ -5,8 +5,8 @@ its distance from a centre θ_l(x) in the geometry of an embedding φ,
 
 .. math:: d_φ(θ, θ_l(x)) = ‖φ(θ) - φ(θ_l(x))‖_2 .
 
-`BallProbe` learns θ_l, φ, both or neither; ``probes``, ``quadratics`` and ``blend``
-have other kinds. All work in coordinates of ``sbi_colt.coordinates``.
+`BallProbe` learns θ_l, φ, both or neither; ``probes``, ``quadratics``, ``blend`` and
+``classifier`` have other kinds. All work in coordinates of ``sbi_colt.coordinates``.
 
 This room knows tensors only.
 """
@@ -55,9 +55,11 @@ class ProbeSpec:
         coordinates: ``"raw"``, ``"global"`` or ``"bag"``.
         kind: ``"ball"``, or another name in `sbi_colt.kinds.KINDS`, which have neither
             centre nor embedding: ``"density"``, ``"drift"``, ``"relief"``,
-            ``"quadratic"``, ``"axes"``, ``"blend"``, or a kind of your own.
+            ``"quadratic"``, ``"axes"``, ``"blend"``, ``"classifier"``,
+            ``"coordinate"``, or a kind of your own.
         bandwidth: Of a density: squared, as a share of the mean squared distance in a
             bag; `None` for the mean distance itself.
+        index: Which parameter a ``"coordinate"`` looks at.
     """
 
     name: str
@@ -66,6 +68,7 @@ class ProbeSpec:
     coordinates: Coordinates = "bag"
     kind: str = "ball"
     bandwidth: float | None = None
+    index: int = 0
 
     def __post_init__(self):
         for field, choices in (

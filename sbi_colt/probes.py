@@ -12,13 +12,15 @@ number itself as the embedding φ it is a ball: Chen, Bansal and Scott 2025 allo
     Which way the mean error points at this x. The errors of the training truths, in
     bag coordinates, are regressed on x by kernel ridge regression; the number is minus
     the projection on the prediction, a ball whose centre is far off in its direction.
+`CoordinateProbe`
+    One parameter by itself, as in simulation-based calibration.
 `ReliefProbe`
     Whether a point lies on a crest of q or beside it: the distance of its eighth
     nearest draw by that of the 64th, among draws of all training pairs. It sees fine
     structure that the draws of one x are too few to show; for one or two parameters.
 
-``quadratics`` and ``blend`` have more of the kind. All treat the members of a bag
-alike. Coordinates are those of `sbi_colt.coordinates`.
+``quadratics``, ``blend`` and ``classifier`` have more of the kind. All treat the
+members of a bag alike. Coordinates are those of `sbi_colt.coordinates`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from sbi_colt.coordinates import bounded
 from sbi_colt.localization import Probe, ProbeSpec, embed_xs
 
-__all__ = ["DensityProbe", "DriftProbe", "ReliefProbe"]
+__all__ = ["CoordinateProbe", "DensityProbe", "DriftProbe", "ReliefProbe"]
 
 # Members of a bag that serve as kernel centres, and for a mean distance a quarter of
 # them: the cost stays linear in the bag's size.
@@ -51,6 +53,27 @@ _PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 9))
 # Draws of the training pairs that make up the relief, and the neighbours compared.
 _NUM_RELIEF = 20_000
 _NEIGHBOURS = (8, 64)
+
+
+class CoordinateProbe(Probe):
+    """One parameter.
+
+    Args:
+        spec: The probe's specification; ``index`` is the parameter's place.
+        dim: Dimension of θ.
+    """
+
+    def __init__(self, spec: ProbeSpec, dim: int):
+        super().__init__(spec)
+        if not 0 <= spec.index < dim:
+            raise ValueError(
+                f"ProbeSpec.index: expected the place of one of {dim} parameters, got "
+                f"{spec.index}."
+            )
+
+    def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
+        """Return the parameter of points with shape ``(n, S, d)``, ``(n, S)``."""
+        return points[..., self.spec.index]
 
 
 class DensityProbe(Probe):

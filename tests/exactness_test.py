@@ -13,7 +13,7 @@ UNTRAINED = CoLTConfig(
     probes=("mahalanobis", "random", "energy", "fine-density"), num_redraws=199
 )
 TRAINED = CoLTConfig(
-    probes=("centre", "ball", "blend", "drift", "quadratic", "axes"),
+    probes=("centre", "ball", "blend", "drift", "quadratic", "axes", "classifier"),
     num_redraws=199,
     max_epochs=10,
     validation_fraction=0,  # the last state, however much it has overfitted

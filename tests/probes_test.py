@@ -9,6 +9,7 @@ from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.benchmark.tree import TreeTask
 from sbi_colt.blend import BlendProbe
 from sbi_colt.config import PROBES
+from sbi_colt.localization import ProbeSpec
 from sbi_colt.probes import DensityProbe, DriftProbe, ReliefProbe
 from sbi_colt.quadratics import AxesProbe, QuadraticProbe
 
@@ -194,6 +195,29 @@ def test_what_is_fixed_does_not_depend_on_the_truths():
     assert fixed == ["mahalanobis", "energy", "density", "fine-density", "random"]
 
 
+def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
+    draws = make_draws(60, 20, 2, generator)
+    thetas = draws.thetas + torch.tensor([0.0, 3.0])
+    draws = Draws(thetas, draws.xs, draws.samples)
+    p_values = []
+    for index in (0, 1):
+        spec = ProbeSpec("one", coordinates="global", kind="coordinate", index=index)
+        colt = CoLT(CoLTConfig(probes=(spec,)), seed=0)
+        colt.fit(make_draws(10, 20, 2, generator), show_progress_bar=False)
+        p_values.append(colt.test(draws).p_value)
+    assert p_values[1] < 1e-6 < 1e-2 < p_values[0]
+    wrong = CoLT(CoLTConfig(probes=(ProbeSpec("one", kind="coordinate", index=2),)))
+    with pytest.raises(ValueError, match="ProbeSpec.index: expected the place of one"):
+        wrong.fit(draws)
+
+
+def test_a_classifier_with_nothing_to_validate_on_stays_at_zero(make_draws, generator):
+    colt = CoLT(CoLTConfig(probes=("classifier",)), seed=0)
+    colt.fit(make_draws(2, 10, 2, generator), show_progress_bar=False)
+    members = torch.randn(4, 11, 2, generator=generator)
+    assert not colt.probes[0](members, torch.zeros(4, 2)).any()
+
+
 def test_relief_is_for_few_parameters():
     config = CoLTConfig(probes=("relief", "density"), max_epochs=1)
     draws = GaussianTask("mean", 0.0, 3, 3).draws(20, 10, torch.Generator())
@@ -213,6 +237,8 @@ def test_relief_is_for_few_parameters():
         (GaussianTask("modes", 0.3, 10, 10), (100, 200), "energy"),
         (GaussianTask("t", 0.5, 3, 3), (100, 200), "fine-density"),
         (TreeTask(0.7), (600, 60), "relief"),
+        (GaussianTask("blind", 1.0, 3, 3), (300, 60), "classifier"),
+        (GaussianTask("t", 0.6, 3, 3), (500, 60), "classifier"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
