@@ -49,7 +49,7 @@ _PROBLEMS = (
 )
 
 
-def share_lines(repetitions: int = 60, num_workers: int = 2) -> Iterator[str]:
+def share_lines(repetitions: int = 40, num_workers: int = 2) -> Iterator[str]:
     """Yield a table of power by the share of pairs to train on.
 
     Args:
