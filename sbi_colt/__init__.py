@@ -14,7 +14,8 @@ What to call, in the order in which you may need it:
   returns a `CoLTResult`, whose ``at`` and ``localize`` say where q is wrong.
 - `draw`, `draw_posterior_samples`, `Draws`: the shared draws, from any posterior.
 - `CoLT`, `CoLTConfig`: training and testing as two calls, and all settings.
-- `TestResult`: what a method of your own returns.
+- `TestResult`: what a method of your own returns. ``sbi_colt.results`` also has
+  ``ProbeResult``, ``Localization`` and ``LocalResult``, the parts of a `CoLTResult`.
 - ``sbi_colt.plots``: the figures; ``sbi_colt.baselines``: exact SBC, TARP, coverage and
   C2ST by themselves.
 

@@ -54,7 +54,7 @@ class CoLT:
     every number of pairs and draws, whatever training did.
 
     Args:
-        config: Settings; the default is the strongest test known here.
+        config: Settings; the default is the strongest found in the benchmark.
         seed: Seed of training and testing. The same seed and the same draws give the
             same result; each batch of draws gets random numbers of its own.
         device: Device to train and test on.

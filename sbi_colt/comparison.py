@@ -290,7 +290,8 @@ def compare(
 
     Returns:
         The comparison; print it. A pair that one posterior could not be sampled at is
-        left out for all.
+        left out for all. Null hypothesis of "a is closer than b": a's largest deviation
+        is no smaller than b's; its p-value is asymptotic, unlike those of the methods.
 
     Example:
         >>> from torch.distributions import MultivariateNormal

@@ -40,7 +40,7 @@ PROBES: dict[str, ProbeSpec] = {
 
 @dataclass(frozen=True)
 class CoLTConfig:
-    """Configuration of `sbi_colt.CoLT`. The default is the strongest test known here.
+    """Configuration of `sbi_colt.CoLT`. The default is the strongest found so far.
 
     Args:
         probes: Names from ``sbi_colt.config.PROBES``, or `ProbeSpec` objects of your

@@ -86,6 +86,10 @@ def diagnose(
     Returns:
         The report; print it. Null hypothesis of every p-value: q(θ | x) = p(θ | x).
 
+    References:
+        CoLT: Chen, Bansal and Scott (2025); SBC: Talts et al. (2018); TARP: Lemos et
+        al. (2023); C2ST: Lopez-Paz and Oquab (2017); Holm (1979).
+
     Example:
         >>> from torch.distributions import MultivariateNormal
         >>> prior = MultivariateNormal(torch.zeros(2), torch.eye(2))

@@ -2,7 +2,7 @@ r"""Distances of a set of ranks from the uniform distribution on [0, 1].
 
 Each takes ranks of shape ``(n,)`` and returns a scalar that can be differentiated,
 is invariant to the order of the ranks, and is zero on the perfect grid
-(1/2n, 3/2n, …). They serve training only; the test itself uses Kolmogorov–Smirnov.
+(1/2n, 3/2n, …). They serve training only; tests are in ``sbi_colt.testing``.
 """
 
 from __future__ import annotations

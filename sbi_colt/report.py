@@ -47,6 +47,11 @@ class DiagnosticReport:
 
     ``report["colt"]``, ``report["sbc"]``, … are the methods' own results.
 
+    Null hypothesis of every p-value: q(θ | x) = p(θ | x) for almost every x. The
+    verdict goes by Holm's adjusted p-values (``adjusted``): with the methods' p-values
+    in order, p_(1) ≤ … ≤ p_(M), they are max_{j ≤ i} min(1, (M − j + 1) p_(j)), and the
+    chance of any false alarm is at most ``level``.
+
     Args:
         results: Result of each method by its name.
         level: Family-wise level of the verdict.
@@ -124,7 +129,7 @@ class DiagnosticReport:
 
         The critical value of P probes' statistics (Massart's bound) at the level of the
         first of Holm's steps, and the standard error of the empirical distribution, for
-        the number of test pairs. Smaller errors mostly stay unseen; larger ones are
+        the number of test pairs. Smaller errors may stay unseen; larger ones are
         found if training finds a ball that fits them.
         """
         if self.colt is None:
@@ -346,7 +351,7 @@ class DiagnosticReport:
         if self.detectable is not None:
             text += (
                 f" At this budget an error that misplaces less than about "
-                f"{self.detectable:.0%} of the mass of any ball mostly stays unseen."
+                f"{self.detectable:.0%} of the mass of any ball may stay unseen."
             )
         return text
 

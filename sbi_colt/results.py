@@ -44,7 +44,7 @@ class TestResult:
 
     Args:
         name: The method's name.
-        p_value: Its p-value.
+        p_value: Its p-value, of a null hypothesis that q(θ | x) = p(θ | x) implies.
         statistic: Its test statistic.
         ranks: Its ranks where it has any, with shape ``(N,)`` or ``(N, d)``.
         details: Further numbers, ready for JSON.
@@ -290,6 +290,9 @@ class CoLTResult:
             samples: Posterior draws at these xs, with shape ``(S, n, d)``. Without
                 them, those of the nearest test pair stand in.
             num_neighbours: Test pairs behind each local mass, as in `at`.
+
+        Returns:
+            A `Localization`: centres, radii, and the masses under q and p.
         """
         evidence = self.evidence
         if xs is None and samples is not None:
@@ -347,6 +350,10 @@ class CoLTResult:
             x_o: One observation, with the shape of one x or with a leading axis of 1.
             num_neighbours: Test pairs that count; by default a tenth of them, and at
                 least 30. More give power, fewer are nearer.
+
+        Returns:
+            A `LocalResult`. Null hypothesis: q = p for almost every x near ``x_o``; the
+            resolution of its p-value is 1 / (num_redraws + 1).
         """
         evidence = self.evidence
         x_o = self._checked_xs(x_o, "x_o")

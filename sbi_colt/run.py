@@ -54,12 +54,13 @@ def run_colt(
     Args:
         thetas: True parameters, simulated from the prior, with shape ``(N, d)``.
         xs: Observations simulated from them, with shape ``(N, …)``.
-        posterior: A posterior obtained from sbi.
+        posterior: A posterior of sbi, a callable ``q(xs, num)`` that returns draws with
+            shape ``(num, len(xs), d)``, or an object with ``sample``.
         num_posterior_samples: Draws per x, K.
         num_workers: Processes for samplers that have no batched form.
         show_progress_bar: Whether to show progress.
         use_batched_sampling: Whether to sample all xs at once where possible.
-        config: Settings; the default is the strongest test known here.
+        config: Settings; the default is the strongest found in the benchmark.
         seed: Seed of sampling, training and testing.
         device: Device to train and test on.
         **sampling: Further options of `draw_posterior_samples`, such as
@@ -67,7 +68,8 @@ def run_colt(
 
     Returns:
         The result. Null hypothesis: q(θ | x) = p(θ | x) for almost every x; the p-value
-        is exact for every N and K, its resolution about 1 / ``config.num_redraws``.
+        is exact for every N and K, and no smaller than about 6e-5 with the default's
+        999 re-drawings.
 
     References:
         Chen, Bansal and Scott, *CoLT: The conditional localization test for assessing
@@ -139,6 +141,8 @@ def run_on_draws(
 
 def check_colt(result: CoLTResult, level: float = 0.05) -> dict[str, Any]:
     """Return the plain numbers of a result.
+
+    Null hypothesis of the p-value: q(θ | x) = p(θ | x) for almost every x.
 
     Args:
         result: What `run_colt` or `CoLT.test` returned.

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from sbi_colt import CoLT, CoLTConfig, Draws, TestResult
+from sbi_colt import CoLT, CoLTConfig, Draws, TestResult, diagnose
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.runner import make_cells, run_cells
 from sbi_colt.benchmark.tasks import SETTINGS, Setting
-from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.divergences import DIVERGENCES, uniform_grid
 from sbi_colt.kinds import KINDS
 from sbi_colt.localization import Probe, ProbeSpec
@@ -38,6 +37,22 @@ class RightmostProbe(Probe):
         return -points[..., 0]
 
 
+class TowardsProbe(Probe):
+    """Near is what lies where the training truths lie among their draws."""
+
+    direction: torch.Tensor
+
+    def __init__(self, spec, dim):
+        super().__init__(spec)
+        self.register_buffer("direction", torch.zeros(dim))
+
+    def solve(self, members, xs, generator):
+        self.direction = (members[:, 0] - members[:, 1:].mean(dim=1)).mean(dim=0)
+
+    def scores(self, points, bags, xs):
+        return -points @ self.direction
+
+
 @pytest.fixture
 def rightmost(monkeypatch):
     monkeypatch.setitem(KINDS, "rightmost", lambda spec, parts: RightmostProbe(spec))
@@ -53,6 +68,20 @@ def test_a_probe_of_ones_own_sees_what_it_looks_for(rightmost, tmp_path):
     assert [probe.name for probe in result.probes] == ["rightmost"]
     colt.save(tmp_path / "colt.npz")
     assert CoLT.load(tmp_path / "colt.npz").test(test).p_value == result.p_value
+
+
+def test_a_probe_of_ones_own_may_learn(monkeypatch, tmp_path):
+    monkeypatch.setitem(
+        KINDS, "towards", lambda spec, parts: TowardsProbe(spec, parts.dim)
+    )
+    config = CoLTConfig(probes=(ProbeSpec("towards", kind="towards"),))
+    train, test = (Shift(-0.8).draws(n, 50, seeded(n)) for n in (50, 100))
+    colt = CoLT(config, seed=0).fit(train, show_progress_bar=False)
+    assert not colt.probes[0].is_fixed
+    assert colt.test(test).p_value < 1e-6
+    colt.save(tmp_path / "colt.npz")
+    again = CoLT.load(tmp_path / "colt.npz").test(test)
+    assert again.p_value == colt.test(test).p_value
 
 
 def test_it_holds_the_level(rightmost, within_binomial_band):
@@ -91,8 +120,12 @@ def test_a_method_of_ones_own_joins_a_report():
         z = float((2 * right.mean() - 1) * len(draws) ** 0.5)
         return TestResult("sign", float(np.exp(-(z**2) / 2)), z)
 
-    report = diagnose_draws(
-        Shift(1.0).draws(100, 40, seeded()),
+    pairs = Shift(0.0).draws(100, 1, seeded())
+    report = diagnose(
+        lambda xs, num: xs + 1 + torch.randn(num, *xs.shape),
+        thetas=pairs.thetas,
+        xs=pairs.xs,
+        num_posterior_samples=40,
         methods=("sbc", sign),
         seed=0,
         show_progress_bar=False,
