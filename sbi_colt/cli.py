@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         help="train two posteriors with sbi and show both reports",
         description="Train an NPE with sbi on a small problem, once properly and once "
         "without letting it see x; print both reports side by side and write them as "
-        "HTML. About a minute on two cores.",
+        "HTML. Half a minute on two cores.",
     )
     demo.add_argument("--quick", action="store_true", help="less of everything")
     demo.add_argument("--seed", type=_seed, default=0, help="seed (default: 0)")

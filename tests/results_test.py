@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sbi_colt.benchmark.runner import EXACT, default_cells, read_rows
+from sbi_colt.benchmark.runner import (
+    EXACT,
+    default_cells,
+    read_rows,
+    trained_cells,
+)
 from sbi_colt.benchmark.tables import summarise
 
 RESULTS = Path(__file__).parent.parent / "tutorials" / "results"
@@ -16,7 +21,7 @@ def rows():
 
 
 def test_the_benchmark_is_whole(rows):
-    assert {row.cell for row in rows} == set(default_cells())
+    assert {row.cell for row in rows} == {*default_cells(), *trained_cells()}
     assert len({row.cell for row in rows}) == len(rows)
 
 

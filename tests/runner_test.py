@@ -268,6 +268,8 @@ def test_the_commands_run_tabulate_and_plot(tmp_path, capsys):
         ("--task mean --methods sbc exact-c2st", "is for trained posteriors alone"),
         ("--methods sbc --alpha 0", "--alpha, --methods: the grid without --task is"),
         ("--task tree --dims 5,5", "dims: the task 'tree' has the dimensions (1, 2)"),
+        ("--paper --trained", "--trained: the grid of --paper is fixed"),
+        ("--trained --task t", "--task: the grid of --trained is fixed"),
         ("--paper --batches 2", "--batches: the grid of --paper is fixed"),
     ],
 )

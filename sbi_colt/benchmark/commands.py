@@ -64,8 +64,9 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         "run",
         help="measure power on the paper's tasks, and go on where it stopped",
         description="Measure how often each method rejects, on the tasks of the CoLT "
-        "paper and on posteriors that sbi trained. Without --task: a grid for two "
-        "cores and an hour or so. Cells that the file has are not run again.",
+        "paper and on posteriors that sbi trained. Without --task: a grid of the "
+        "paper's tasks for two cores and an hour or so. Cells that the file has are "
+        "not run again.",
     )
     run.add_argument("--task", nargs="+", metavar="NAME", help="names of tasks")
     run.add_argument("--alpha", nargs="+", type=float, help="sizes of the error")
@@ -83,6 +84,12 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         "--draws-per-step",
         type=_positive,
         help="draws that the paper's variants see in a training step (default: all)",
+    )
+    run.add_argument(
+        "--trained",
+        action="store_true",
+        help="posteriors that sbi trained, instead of the paper's tasks (half an hour "
+        "on two cores)",
     )
     run.add_argument(
         "--paper",
@@ -223,20 +230,31 @@ def _benchmark_run(options: argparse.Namespace) -> int:
         make_cells,
         paper_cells,
         run_cells,
+        trained_cells,
     )
 
-    if options.task is None or options.paper:
+    if options.task is None or options.paper or options.trained:
         names = ["alpha", "dims", "methods", "batches", "draws_per_step"]
         names += ["task", "seeds"] if options.paper else []
+        names += ["task"] if options.trained else []
         given = [name for name in names if getattr(options, name) is not None]
+        given += ["trained"] if options.paper and options.trained else []
         if given:
             shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise ValueError(
                 f"{shown}: the grid "
-                + ("of --paper is fixed." if options.paper else "without --task is.")
+                + (
+                    "of --paper is fixed."
+                    if options.paper
+                    else "of --trained is fixed."
+                    if options.trained
+                    else "without --task is."
+                )
             )
     if options.paper:
         cells = paper_cells()
+    elif options.trained:
+        cells = trained_cells(options.seeds or (0,))
     elif options.task is None:
         cells = default_cells(options.seeds or (0,))
     else:
