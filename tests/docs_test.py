@@ -2,10 +2,13 @@
 
 import inspect
 import pydoc
+from pathlib import Path
 
 import pytest
 
 import sbi_colt
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("name", sbi_colt.__all__)
@@ -37,3 +40,13 @@ def test_pydoc_begins_with_the_rooms_and_lists_the_names():
     assert "CoLT for sbi" in text
     for name in sbi_colt.__all__:
         assert name in text
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    links = [part.split(")")[0] for part in text.split("](")[1:]]
+    assert links
+    for link in links:
+        if not link.startswith("http"):
+            assert (ROOT / link).exists(), link
