@@ -104,15 +104,16 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
             "power",
             "power of every method at the paper's budget, as one table",
             "Measure power on both families, all perturbations, the blind prior and "
-            "none, in four dimensions, and print the table with its means (four hours "
-            "on two cores). Cells that the file has are not run again.",
+            "none, in four dimensions, and the tree, and print the table with its "
+            "means (two to three hours on two cores). Cells that the file has are not "
+            "run again.",
         ),
         (
             "efficiency",
             "power by the number of simulations",
             "Measure the power of the default and of the paper's variants on one hard "
-            "cell with 50 to 3000 simulations, half of them for training (an hour on "
-            "two cores). Cells that the file has are not run again.",
+            "cell with 50 to 3000 simulations, half of them for training (a quarter of "
+            "an hour on two cores). Cells that the file has are not run again.",
         ),
     ):
         grid = benchmarks.add_parser(name, help=help_text, description=description)
@@ -127,7 +128,7 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         help="time the default beside C2ST, and how it grows",
         description="Time fit and test of the default on 100 pairs with 500 draws, "
         "beside C2ST with 1000 epochs, and the exponents of its growth in the numbers "
-        "of pairs, draws and parameters (two minutes).",
+        "of pairs, draws and parameters (a minute).",
     )
     cost.add_argument("--quiet", action="store_true", help="no progress bar")
     cost.set_defaults(run=_benchmark_cost)
@@ -135,7 +136,7 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         "share",
         help="how many of the pairs to train on",
         description="Measure power by the share of the pairs that is trained on, of "
-        "the test pairs alone and of every pair (half an hour on two cores).",
+        "the test pairs alone and of every pair (a quarter of an hour on two cores).",
     )
     share.add_argument(
         "--jobs", type=_positive, default=2, help="processes (default: 2)"
