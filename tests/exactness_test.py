@@ -5,10 +5,13 @@ Each setting trains once and tests 400 fresh batches: validity holds given the t
 
 import pytest
 import torch
+from scipy.stats import binom
 
 from sbi_colt import CoLT, CoLTConfig, Draws
 
 REPETITIONS = 400
+# What holds with probability at least 0.95 occurs at least so often, but for 1 in 200.
+LEAST = binom.ppf(0.005, REPETITIONS, 0.95)
 UNTRAINED = CoLTConfig(
     probes=("mahalanobis", "random", "energy", "fine-density"), num_redraws=199
 )
@@ -100,7 +103,7 @@ def test_the_null_gives_no_certificate(make_draws, generator):
         return make_draws(n, 20, 3, generator)
 
     _, results = p_values(make, TRAINED, 100, generator)
-    assert sum(r.distance_lower == 0 for r in results) >= 0.95 * REPETITIONS
+    assert sum(r.distance_lower == 0 for r in results) >= LEAST
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_the_certificate_is_below_the_true_deviation(
         and r.distance_lower <= max(truth.values())
         for r in results
     ]
-    assert sum(covered) >= 0.95 * REPETITIONS
+    assert sum(covered) >= LEAST
     if width != 1:  # it is not empty either: it certifies real deviations
         assert max(r.distance_lower for r in results) > 0
 
