@@ -268,6 +268,9 @@ def compare(
 ) -> ComparisonReport:
     """Test several posteriors on the same simulations, with the same seeds.
 
+    They are ranked by D = max_p sup_u |F_p(u) − u|, the largest deviation of the ranks'
+    distribution functions that the probes found for each (`CoLTResult.distance`).
+
     Args:
         posteriors: Posteriors by name, at least two, as in `diagnose`.
         prior: Prior, to simulate pairs from; with ``simulator``.

@@ -58,6 +58,10 @@ def diagnose(
 ) -> DiagnosticReport:
     """Test a posterior with CoLT beside SBC, TARP and C2ST, on the same draws.
 
+    Pairs (θ*, x) come from prior and simulator, draws θ^1, …, θ^S from q(θ | x).
+    Each method asks in its own way whether θ* is one more of them; `DiagnosticReport`
+    has the formula that makes one verdict of their p-values.
+
     Args:
         posterior: What to test: a posterior of sbi, a callable or an object with
             ``sample``; see `draw_posterior_samples`.

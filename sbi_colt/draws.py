@@ -26,6 +26,9 @@ class Draws:
     infinity are dropped with a warning. ``mask`` says which of the pairs handed in were
     kept, ``index`` where each of the pairs here stood among them; both survive a split.
 
+    The *bag* at x_i is {θ_i, θ_i^1, …, θ_i^S}: the truth and its draws. If q(θ | x) =
+    p(θ | x), its members are exchangeable; every test here is of that.
+
     Args:
         thetas: True parameters θ ~ p(θ | x), with shape ``(N, d)``; torch or NumPy.
         xs: Observations, with shape ``(N, …)``.
