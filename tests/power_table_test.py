@@ -2,7 +2,7 @@
 
 import matplotlib.image
 
-from sbi_colt.benchmark import power, runner
+from sbi_colt.benchmark import power, runner, share
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.power import (
     SIZES,
@@ -92,3 +92,14 @@ def test_cost_is_told_as_a_ratio_and_exponents(monkeypatch, capsys):
     first, *others = capsys.readouterr().out.splitlines()
     assert "ratio" in first
     assert [line[0] for line in others] == ["N", "K", "d"]
+
+
+def test_the_table_of_shares_fits_a_terminal(monkeypatch):
+    few = [share._Problem("covariance", 0.0, (3, 3), 40)]
+    few += [share._Problem("curved-anisotropic", 1.5, (10, 10), 40)]
+    monkeypatch.setattr(share, "_PROBLEMS", tuple(few))
+    lines = list(share.share_lines(repetitions=2, num_workers=1))
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split()[2:] == ["20%", "30%", "50%", "70%"]
+    assert lines[1].startswith("none (3, 3) 40")
+    assert lines[2][36:] == lines[3][36:]  # the mean of one error is its own

@@ -56,8 +56,8 @@ def share_lines(repetitions: int = 40, num_workers: int = 2) -> Iterator[str]:
         repetitions: Runs behind each number.
         num_workers: Processes.
     """
-    heads = "".join(f"{f'{share:.0%}':>13}" for share in _SHARES)
-    yield f"{'trained on':<40}{heads}"
+    heads = "".join(f"{f'{share:.0%}':>11}" for share in _SHARES)
+    yield f"{'trained on':<36}{heads}"
     totals = [0.0] * (2 * len(_SHARES))
     for problem in _PROBLEMS:
         tasks = [(problem, share, i) for share in _SHARES for i in range(repetitions)]
@@ -69,17 +69,18 @@ def share_lines(repetitions: int = 40, num_workers: int = 2) -> Iterator[str]:
         if problem.alpha:
             totals = [a + b for a, b in zip(totals, powers, strict=True)]
         name = f"{problem.task} {problem.alpha:g}" if problem.alpha else "none"
-        yield _line(f"{name}, {problem.dims}, {problem.num_pairs} pairs", powers)
+        yield _line(f"{name} {problem.dims} {problem.num_pairs}", powers)
     count = sum(problem.alpha > 0 for problem in _PROBLEMS)
     yield _line("mean, without none", [total / count for total in totals])
     error = math.sqrt(0.25 / repetitions)
-    yield "Power at level 0.05 by the test pairs alone / by every pair; standard"
+    yield "Error, its size, dimensions of x and theta, number of pairs; power at level"
+    yield "0.05 by the test pairs alone, and behind the stroke by every pair. Standard"
     yield f"errors are at most {error:.2f}, of the mean {error / math.sqrt(count):.2f}."
 
 
 def _line(label: str, powers: list[float]) -> str:
     both = zip(powers[::2], powers[1::2], strict=True)
-    return f"{label:<40}" + "".join(f"{f'{a:.2f} / {b:.2f}':>13}" for a, b in both)
+    return f"{label:<36}" + "".join(f"{f'{a:.2f}/{b:.2f}':>11}" for a, b in both)
 
 
 def _run(problem: _Problem, share: float, index: int) -> tuple[bool, bool]:
