@@ -14,8 +14,9 @@ What to call, in the order in which you may need it:
   returns a `CoLTResult`, whose ``at`` and ``localize`` say where q is wrong.
 - `draw`, `draw_posterior_samples`, `Draws`: the shared draws, from any posterior.
 - `CoLT`, `CoLTConfig`: training and testing as two calls, and all settings.
-- `TestResult`: what a method of your own returns. ``sbi_colt.results`` also has
-  ``ProbeResult``, ``Localization`` and ``LocalResult``, the parts of a `CoLTResult`.
+- `TestResult`: what a method of your own returns. What a `CoLTResult` hands
+  out are ``sbi_colt.results.ProbeResult`` and, in ``sbi_colt.evidence``,
+  ``Localization`` and ``LocalResult``.
 - ``sbi_colt.plots``: the figures; ``sbi_colt.baselines``: exact SBC, TARP, coverage and
   C2ST by themselves.
 
@@ -32,7 +33,8 @@ The rooms, from the front door down; imports point downward only.
 - ``sampling``: from a posterior to draws. ``runs`` spreads a sampler over xs, ``pools``
   collects what it accepts, ``samplers`` knows each kind of posterior, ``checkpoint``
   keeps what is done, ``simulation`` makes the pairs, ``parallel`` uses joblib.
-- ``results``: what a test returns. ``training``: Algorithm 1. ``config``: settings;
+- ``results``: what a test returns; ``evidence``: what it keeps to say where q is wrong.
+  ``training``: Algorithm 1. ``config``: settings;
   ``kinds``: how each kind of probe is built.
 - ``testing``, ``localization``, ``probes``, ``quadratics``, ``blend``, ``classifier``,
   ``coordinates``, ``divergences``, ``ranks``: pure functions and modules on tensors.

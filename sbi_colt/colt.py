@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from sbi_colt.config import CoLTConfig
 from sbi_colt.coordinates import Coordinates, Scales, make_frame
 from sbi_colt.draws import Draws, pair_keys
+from sbi_colt.evidence import Evidence
 from sbi_colt.localization import Probe, x_features
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.ranks import bag_ranks
-from sbi_colt.results import CoLTResult, Evidence, ProbeResult
+from sbi_colt.results import CoLTResult, ProbeResult
 from sbi_colt.storage import load_file, prefixed, save_file, unprefixed
 from sbi_colt.testing import (
     combined_p_value,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +9,8 @@ import torch
 from torch import Tensor
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.coordinates import Frame, Scales, make_frame
-from sbi_colt.localization import Probe
+from sbi_colt.coordinates import make_frame
+from sbi_colt.evidence import Evidence, Localization, LocalResult
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.testing import (
     ks_statistic,
@@ -27,15 +24,9 @@ from sbi_colt.training import History
 
 __all__ = [
     "CoLTResult",
-    "Evidence",
-    "LocalResult",
-    "Localization",
     "ProbeResult",
     "TestResult",
 ]
-
-# Weights of neighbours held at once: 2**22 doubles are 32 MiB.
-_CHUNK = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,106 +79,6 @@ class ProbeResult:
     level: float
     sign: int
     ranks: Tensor = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Localization:
-    """The ball whose masses under q and p differ most, for each of n xs.
-
-    How much of q it holds was chosen on the training pairs, so that the masses under p
-    are estimates without a choice made on the same data. Intervals are Wilson's, with
-    Bonferroni's adjustment for the choice of the probe.
-
-    Args:
-        probe: Name of the probe it belongs to, that with the largest statistic.
-        centres: Centres θ_l(x), with shape ``(n, d)``; of a probe that has none, the
-            draw with the smallest number.
-        radii: Radii in the probe's metric, the largest number of the probe inside, with
-            shape ``(n,)``; `contains` tells which parameters that means.
-        mass_q: Mass of the ball under q, the same at every x by construction.
-        mass_p: Estimated mass under p, averaged over x.
-        mass_p_interval: Confidence interval of ``mass_p``.
-        sign: +1 where p has more mass in the ball than q, −1 where it has less.
-        local_mass_p: Estimated mass under p near each x, from the nearest test pairs,
-            with shape ``(n,)``; `CoLTResult.at` has an exact p-value.
-        local_mass_p_interval: Its confidence interval for each x by itself, at the
-            effective number of neighbours, with shape ``(n, 2)``.
-        borrowed: For each x, whether the moments of the nearest test pair's bag stood
-            in for those of draws at this x; with shape ``(n,)``.
-    """
-
-    probe: str
-    centres: Tensor
-    radii: Tensor
-    mass_q: float
-    mass_p: float
-    mass_p_interval: tuple[float, float]
-    sign: int
-    local_mass_p: Tensor
-    local_mass_p_interval: Tensor
-    borrowed: Tensor
-    _probe: Probe = field(repr=False)
-    _frame: Frame = field(repr=False)
-    _bags: Tensor = field(repr=False)  # (n, M, d), in the frame
-    _xs: Tensor = field(repr=False)  # (n, …), as the probe sees them
-
-    def contains(self, thetas: Any) -> Tensor:
-        """Return which parameters lie in the ball of their x.
-
-        Args:
-            thetas: Parameters with shape ``(S, n, d)``, S for each x.
-
-        Returns:
-            Booleans with shape ``(S, n)``.
-        """
-        thetas = _tensor(thetas, "thetas").to(self.centres.device)
-        if thetas.ndim != 3 or thetas.shape[1:] != self.centres.shape:
-            raise ValueError(
-                f"thetas: expected (S, {', '.join(map(str, self.centres.shape))}), "
-                f"got {tuple(thetas.shape)}."
-            )
-        with torch.no_grad():
-            points = self._frame.to_points(thetas.transpose(0, 1))
-            scores = self._probe.scores(points, self._bags, self._xs)  # (n, S)
-        return (scores <= self.radii.unsqueeze(1)).T
-
-
-@dataclass(frozen=True)
-class LocalResult:
-    """The verdict near one observation.
-
-    Args:
-        p_value: Exact p-value. Null: q(θ | x) = p(θ | x) at the nearest
-            ``num_neighbours`` test xs; sample size ``num_effective``; resolution
-            1 / (num_redraws + 1).
-        distance: Largest weighted deviation of the ranks over all probes.
-        probe: Name of the probe that shows it.
-        num_neighbours: Test pairs that count.
-        num_effective: Their effective number, given that nearer ones count for more.
-        reach: Distance of the farthest that counts, in standardised x (or in the
-            features of the embedding net).
-    """
-
-    p_value: float
-    distance: float
-    probe: str
-    num_neighbours: int
-    num_effective: float
-    reach: float
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What a result keeps of the test pairs to answer "where?"."""
-
-    members: Tensor  # (N, K + 1, d), the bags
-    truth: Tensor  # (N,), which member is the true parameter
-    xs: Tensor  # (N, …)
-    tables: Tensor  # (P, N, K + 1), ranks of all members under each probe
-    features: Tensor  # (N, F), of the test xs
-    embed: Callable[[Tensor], Tensor]  # xs to features
-    probe: Probe  # the leading one
-    scales: Scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,10 +192,11 @@ class CoLTResult:
             xs, bags = evidence.xs, evidence.members
             borrowed = torch.zeros(len(xs), dtype=torch.bool)
         else:
-            xs = self._checked_xs(xs, "xs")
-            bags, borrowed = self._bags_at(xs, samples)
+            xs = evidence.checked_xs(xs, "xs")
+            bags, borrowed = evidence.bags_at(xs, samples)
         level = self.leading.level
-        share = (self.leading.ranks <= level).double().mean()
+        truths_inside = (self.leading.ranks <= level).double()  # (N,)
+        share = truths_inside.mean()
         mass_p = float(share)
         coordinates = evidence.probe.spec.coordinates
         with torch.no_grad():
@@ -318,8 +210,11 @@ class CoLTResult:
         low, high = wilson_interval(
             share.unsqueeze(0), torch.tensor([float(self.num_test)]), self._confidence
         )[0].tolist()
-        local_mass_p, local_interval = self._local_masses(
-            xs, level, self._checked_neighbours(num_neighbours)
+        local_mass_p, local_interval = evidence.local_masses(
+            truths_inside,
+            xs,
+            evidence.checked_neighbours(num_neighbours),
+            self._confidence,
         )
         return Localization(
             probe=self.leading.name,
@@ -356,13 +251,13 @@ class CoLTResult:
             resolution of its p-value is 1 / (num_redraws + 1).
         """
         evidence = self.evidence
-        x_o = self._checked_xs(x_o, "x_o")
+        x_o = evidence.checked_xs(x_o, "x_o")
         if len(x_o) != 1:
             raise ValueError(f"x_o: expected one observation, got {len(x_o)}.")
-        num_neighbours = self._checked_neighbours(num_neighbours)
+        num_neighbours = evidence.checked_neighbours(num_neighbours)
         point = evidence.embed(x_o)  # (1, F)
         gaps = torch.cdist(point.double(), evidence.features.double()).flatten()
-        self._warn_if_far(gaps)
+        evidence.warn_if_far(gaps)
         weights = nearness_weights(evidence.features, point, num_neighbours)[0]
         observed = ks_statistic(take_members(evidence.tables, evidence.truth), weights)
         generator = generator_from(self.seed, "at", digest(x_o))
@@ -380,84 +275,3 @@ class CoLTResult:
             num_effective=float(weights.sum().square() / weights.square().sum()),
             reach=float(gaps.kthvalue(num_neighbours).values),
         )
-
-    def _checked_neighbours(self, number: int | None) -> int:
-        if number is None:
-            number = max(30, self.num_test // 10)
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(
-                f"num_neighbours: expected an integer of at least 1, got {number!r}."
-            )
-        return min(number, self.num_test)
-
-    def _local_masses(
-        self, xs: Tensor, level: float, num_neighbours: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return the mass of the ball under p near each x, and Wilson's interval."""
-        inside = (self.leading.ranks <= level).double()  # (N,)
-        points = self.evidence.embed(xs)
-        step = max(1, _CHUNK // self.num_test)
-        masses, sizes = [], []
-        for part in points.split(step):
-            weights = nearness_weights(self.evidence.features, part, num_neighbours)
-            weights = (weights / weights.sum(dim=1, keepdim=True)).cpu()  # (n, N)
-            masses.append(weights @ inside)
-            sizes.append(1 / weights.square().sum(dim=1))
-        return torch.cat(masses), wilson_interval(
-            torch.cat(masses), torch.cat(sizes), self._confidence
-        )
-
-    def _warn_if_far(self, gaps: Tensor) -> None:
-        features = self.evidence.features.double()
-        sample = features[:1000]  # enough to know how far apart neighbours are
-        between = torch.cdist(sample, features)
-        between[between == 0] = math.inf  # itself, and repeats
-        usual = between.amin(dim=1)
-        usual = usual[usual.isfinite()]
-        if len(usual) and gaps.min() > 3 * usual.max():
-            nearest, most = float(gaps.min()), float(usual.max())
-            warnings.warn(
-                f"x_o: it is far from every test x (the nearest is at {nearest:.2g}, "
-                f"test xs are at most {most:.2g} from their own nearest), so this "
-                "verdict is about other xs.",
-                stacklevel=3,
-            )
-
-    def _checked_xs(self, xs: Any, name: str) -> Tensor:
-        shape = tuple(self.evidence.xs.shape[1:])
-        xs = _tensor(xs, name).to(self.evidence.xs)
-        if tuple(xs.shape) == shape:
-            xs = xs.unsqueeze(0)
-        if xs.ndim == 0 or tuple(xs.shape[1:]) != shape or not len(xs):
-            expected = ", ".join(map(str, ("1" if name == "x_o" else "n", *shape)))
-            raise ValueError(f"{name}: expected ({expected}), got {tuple(xs.shape)}.")
-        if not xs.isfinite().all():
-            raise ValueError(f"{name}: expected finite values, got NaN or infinity.")
-        return xs
-
-    def _bags_at(self, xs: Tensor, samples: Any) -> tuple[Tensor, Tensor]:
-        evidence = self.evidence
-        if samples is None:
-            gaps = torch.cdist(evidence.embed(xs).double(), evidence.features.double())
-            nearest = gaps.argmin(dim=1)  # (n,)
-            own = (evidence.xs[nearest] == xs).reshape(len(xs), -1).all(dim=1)
-            return evidence.members[nearest], ~own.cpu()
-        samples = _tensor(samples, "samples").to(evidence.members)
-        expected = (len(xs), evidence.members.shape[-1])
-        if samples.ndim != 3 or samples.shape[1:] != expected or not len(samples):
-            raise ValueError(
-                f"samples: expected (S, {expected[0]}, {expected[1]}), "
-                f"got {tuple(samples.shape)}."
-            )
-        if not samples.isfinite().all():
-            raise ValueError("samples: expected finite values, got NaN or infinity.")
-        return samples.transpose(0, 1), torch.zeros(len(xs), dtype=torch.bool)
-
-
-def _tensor(value: Any, name: str) -> Tensor:
-    try:
-        return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"{name}: expected a torch or NumPy array, got {type(value).__name__}."
-        ) from error

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
 from sbi_colt.coordinates import Scales
+from sbi_colt.evidence import Evidence
 from sbi_colt.localization import x_features
 from sbi_colt.randomness import generator_from, isolated_rng
-from sbi_colt.results import CoLTResult, Evidence, ProbeResult, TestResult
+from sbi_colt.results import CoLTResult, ProbeResult, TestResult
 from sbi_colt.training import History, build_probe
 
 __all__ = [
