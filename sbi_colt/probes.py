@@ -12,6 +12,9 @@ number itself as the embedding φ it is a ball: Chen, Bansal and Scott 2025 allo
     Which way the mean error points at this x. The errors of the training truths, in
     bag coordinates, are regressed on x by kernel ridge regression; the number is minus
     the projection on the prediction, a ball whose centre is far off in its direction.
+    Ranks see the direction alone, so the kernel and the penalty are chosen by what the
+    left-out errors have along it, not by squared errors, which prefer to predict nearly
+    nothing where x tells little.
 `CoordinateProbe`
     One parameter by itself, as in simulation-based calibration.
 `ReliefProbe`
@@ -175,13 +178,16 @@ class DriftProbe(Probe):
         self.register_buffer("length", torch.ones(()))
 
     def solve(self, members: Tensor, xs: Tensor, generator: torch.Generator) -> None:
-        """Regress the truths' errors on x; length and penalty by leave-one-out."""
+        """Regress the truths' errors on x; length and penalty by leave-one-out.
+
+        Chosen are those whose predictions point where the errors left out go.
+        """
         chosen = torch.randperm(len(xs), generator=generator)[:_MAX_REGRESSED]
         anchors = self._features(xs[chosen])  # (m, F)
         errors = members[chosen, 0].double()  # (m, d)
         gaps = torch.cdist(anchors, anchors)
         median = gaps[gaps > 0].median() if (gaps > 0).any() else gaps.new_ones(())
-        best = torch.inf
+        best = -torch.inf
         for length in (share * median for share in _LENGTHS):
             values, vectors = torch.linalg.eigh(_kernel(gaps, length))
             rotated = vectors.T @ errors
@@ -191,9 +197,10 @@ class DriftProbe(Probe):
                 fitted = smooth @ (shares.unsqueeze(1) * rotated)
                 leverage = smooth.square().sum(dim=1, keepdim=True)
                 left_out = (errors - fitted) / (1 - leverage).clamp_min(1e-9)
-                risk = float(left_out.square().mean())
-                if risk < best:
-                    best = risk
+                predicted = nn.functional.normalize(errors - left_out, eps=1e-30)
+                gain = float((predicted * errors).sum(dim=1).mean())
+                if gain > best:
+                    best = gain
                     solved = vectors @ (rotated / (values + penalty).unsqueeze(1))
                     self.weights, self.length = solved, length
         self.anchors = anchors
