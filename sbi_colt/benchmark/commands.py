@@ -225,6 +225,23 @@ def _benchmark_curvature(options: argparse.Namespace) -> int:
     return _show(curvature_lines())
 
 
+def _check_fixed(options: argparse.Namespace) -> None:
+    """Raise if options are given that a fixed grid would not heed."""
+    names = ["alpha", "dims", "methods", "batches", "draws_per_step"]
+    if options.paper:
+        grid, names = "of --paper", [*names, "task", "seeds", "trained"]
+    elif options.trained:
+        grid, names = "of --trained", [*names, "task"]
+    elif options.task is None:
+        grid = "without --task"
+    else:
+        return
+    given = [name for name in names if getattr(options, name) not in (None, False)]
+    if given:
+        shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"{shown}: the grid {grid} is fixed.")
+
+
 def _benchmark_run(options: argparse.Namespace) -> int:
     from sbi_colt.benchmark.runner import (
         default_cells,
@@ -234,24 +251,7 @@ def _benchmark_run(options: argparse.Namespace) -> int:
         trained_cells,
     )
 
-    if options.task is None or options.paper or options.trained:
-        names = ["alpha", "dims", "methods", "batches", "draws_per_step"]
-        names += ["task", "seeds"] if options.paper else []
-        names += ["task"] if options.trained else []
-        given = [name for name in names if getattr(options, name) is not None]
-        given += ["trained"] if options.paper and options.trained else []
-        if given:
-            shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise ValueError(
-                f"{shown}: the grid "
-                + (
-                    "of --paper is fixed."
-                    if options.paper
-                    else "of --trained is fixed."
-                    if options.trained
-                    else "without --task is."
-                )
-            )
+    _check_fixed(options)
     if options.paper:
         cells = paper_cells()
     elif options.trained:
