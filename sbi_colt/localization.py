@@ -23,15 +23,19 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.coordinates import Coordinates, Scales
+from sbi_colt.ranks import ball_ranks, straight_through_ranks
 
 __all__ = [
     "MLP",
     "BallProbe",
+    "Divergence",
     "Probe",
     "ProbeSpec",
 ]
 
 Centre = Literal["learned", "origin", "random"]
+# From ranks to how far they are from uniform.
+Divergence = Callable[[Tensor], Tensor]
 Embedding = Literal["identity", "mlp", "residual", "custom"]
 # In more dimensions draws are too few to show a relief, and neighbours cost more.
 _MAX_RELIEF_DIM = 2
@@ -223,7 +227,7 @@ class Probe(nn.Module):
     @property
     def is_trainable(self) -> bool:
         """Whether training by gradients has anything to change."""
-        return False
+        return any(p.requires_grad for p in self.parameters())
 
     @property
     def is_fixed(self) -> bool:
@@ -238,6 +242,17 @@ class Probe(nn.Module):
             xs: Observations as networks see them, ``(N, …)``.
             generator: CPU generator.
         """
+
+    def gain(self, numbers: Tensor, divergence: Divergence) -> Tensor:
+        """Return what training maximises: how far the truths' ranks are from uniform.
+
+        Args:
+            numbers: Numbers of all members, the truth first, ``(N, M)``. With gradients
+                the ranks pass them on.
+            divergence: The configuration's divergence.
+        """
+        ranks = straight_through_ranks if numbers.requires_grad else ball_ranks
+        return divergence(ranks(numbers[:, 0], numbers[:, 1:].T))
 
     def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
         """Return the numbers of any points.
@@ -331,11 +346,6 @@ class BallProbe(Probe):
             self.embedding = _Residual(MLP(dim, dim, *size, start_at_zero=True))
         elif spec.embedding == "custom":
             self.embedding = _OfTheta(_checked_embedding(embedding, dim), scales)
-
-    @property
-    def is_trainable(self) -> bool:
-        """Whether training has anything to change."""
-        return any(p.requires_grad for p in self.parameters())
 
     def centre(self, xs: Tensor, dim: int) -> Tensor:
         """Return θ_l(x) in the probe's coordinates, with shape ``(N, d)``."""

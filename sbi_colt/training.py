@@ -24,7 +24,6 @@ from sbi_colt.coordinates import Scales
 from sbi_colt.divergences import DIVERGENCES
 from sbi_colt.kinds import KINDS, Parts
 from sbi_colt.localization import Probe, ProbeSpec
-from sbi_colt.ranks import ball_ranks, straight_through_ranks
 
 __all__ = ["History", "TrainingInterrupted", "build_probe", "train_probe"]
 
@@ -42,8 +41,9 @@ class TrainingInterrupted(Warning):
 class History:
     """How one probe was trained.
 
-    ``training`` and ``validation`` hold the divergence of each epoch, the latter from
-    the initial state on and empty without early stopping.
+    ``training`` and ``validation`` hold the gain of each epoch (the divergence; minus a
+    classifier's cross-entropy), the latter from the initial state on and empty without
+    early stopping.
     """
 
     training: tuple[float, ...] = ()
@@ -133,7 +133,7 @@ def train_probe(
             distances = probe(members[held_out, columns], xs[held_out])
             if not distances.isfinite().all():
                 return math.nan  # comparisons would take NaN for a rank of zero
-            return float(divergence(ball_ranks(distances[:, 0], distances[:, 1:].T)))
+            return float(probe.gain(distances, divergence))
 
     if len(held_out):
         validation.append(validate())
@@ -150,9 +150,7 @@ def train_probe(
             for pairs in _batches(fit_pairs, config.batch_size, generator):
                 columns = _subset(members.shape[1], config.draws_per_step, generator)
                 bags = members[pairs.unsqueeze(1), columns]  # (B, M + 1, d)
-                distances = probe(bags, xs[pairs])
-                ranks = straight_through_ranks(distances[:, 0], distances[:, 1:].T)
-                value = divergence(ranks)
+                value = probe.gain(probe(bags, xs[pairs]), divergence)
                 optimizer.zero_grad()
                 (-value).backward()
                 optimizer.step()
