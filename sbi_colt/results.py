@@ -85,13 +85,14 @@ class ProbeResult:
 class CoLTResult:
     r"""The outcome of a conditional localization test.
 
-    With n test pairs, P probes and their ranks' distribution functions F̂_p,
+    ``repr`` shows its numbers, ``probes`` holds those of each probe. With n test pairs,
+    P probes and their ranks' distribution functions F̂_p,
 
     .. math:: D = \max_p \sup_u |F̂_p(u) - u|, \qquad
         D_{lower} = \max(0, D - \sqrt{\log(2 P / δ) / (2 n)}),
 
     where the second is a bound of the averaged conditionally localized distance that
-    holds with confidence 1 − δ (Dvoretzky, Kiefer, Wolfowitz and Massart).
+    holds with confidence 1 − δ (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990).
 
     Args:
         p_value: p-value of the null hypothesis q(θ | x) = p(θ | x) for almost every x;
@@ -150,7 +151,7 @@ class CoLTResult:
     distance: float
     distance_lower: float
     ranks: Tensor = field(repr=False)
-    probes: tuple[ProbeResult, ...]
+    probes: tuple[ProbeResult, ...] = field(repr=False)
     num_train: int
     num_test: int
     num_posterior_samples: int

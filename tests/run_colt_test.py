@@ -56,6 +56,8 @@ def test_run_colt_is_reproducible_and_leaves_the_random_state(good, generator):
     )
     assert torch.equal(first.ranks, second.ranks)
     assert first.p_value == second.p_value
+    assert repr(first) == repr(second)
+    assert len(repr(first)) < 400  # a notebook shows it: no tensors, no probes
     assert not torch.equal(first.ranks, other.ranks)
 
 
