@@ -132,7 +132,8 @@ class CoLT:
                 history[probe.spec.name] = trained
                 interrupted = interrupted or trained.stopped == "interrupted"
             with torch.no_grad():
-                few = Draws(draws.thetas, draws.xs, draws.samples[:_NUM_BALL_DRAWS])
+                samples = draws.samples[:_NUM_BALL_DRAWS]
+                few = Draws(draws.thetas, draws.xs, samples, shuffle=False)
                 members, truth = few.bags(generator)
                 tables = _rank_tables(probes, members, draws.xs, scales, generator)
         # Only now, so that a fit that fails leaves nothing that could be tested.

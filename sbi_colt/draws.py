@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sbi_colt.randomness import generator_from, resolve_seed
+from sbi_colt.randomness import digest, generator_from, resolve_seed
 
-__all__ = ["Draws", "clean_pairs", "pair_keys"]
+__all__ = ["Draws", "clean_pairs", "pair_keys", "shuffle_draws"]
+
+_CHUNK = 2**16  # draws that are shuffled at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,13 +29,15 @@ class Draws:
     kept, ``index`` where each of the pairs here stood among them; both survive a split.
 
     The *bag* at x_i is {θ_i, θ_i^1, …, θ_i^S}: the truth and its draws. If q(θ | x) =
-    p(θ | x), its members are exchangeable; every test here is of that.
+    p(θ | x), its members are exchangeable; every test here is of that. Draws of each x
+    are shuffled, so that they may come by chain, by component or sorted.
 
     Args:
         thetas: True parameters θ ~ p(θ | x), with shape ``(N, d)``; torch or NumPy.
         xs: Observations, with shape ``(N, …)``.
-        samples: Draws from q(θ | x), with shape ``(S, N, d)``: for each x, S draws that
-            are exchangeable with each other (no order by chain or component).
+        samples: Draws from q(θ | x), with shape ``(S, N, d)``.
+        shuffle: Whether to shuffle them. They may keep their order only where it says
+            nothing, as that of independent draws.
 
     Example:
         >>> draws = Draws(torch.zeros(10, 2), torch.zeros(10, 3), torch.zeros(5, 10, 2))
@@ -48,13 +52,16 @@ class Draws:
     samples: Tensor
     mask: Tensor = field(init=False)
     index: Tensor = field(init=False)
+    shuffle: InitVar[bool] = True
 
-    def __post_init__(self):
+    def __post_init__(self, shuffle: bool):
         thetas, xs, mask = clean_pairs(self.thetas, self.xs, stacklevel=4)
         samples = _as_float_tensor(self.samples, "samples")
         _check_samples(samples, num_pairs=len(mask), dim=thetas.shape[1])
         samples = samples[:, mask.to(samples.device)].to(thetas.device)
         _check_finite(samples, "samples")
+        if shuffle:  # in place: taking the kept pairs has made a copy
+            shuffle_draws(samples, generator_from(0, "draws", digest(thetas, xs)))
         dtype = torch.promote_types(thetas.dtype, samples.dtype)
         index = mask.nonzero().flatten().cpu()
         _set(self, thetas.to(dtype), xs, samples.to(dtype), mask.cpu(), index)
@@ -143,7 +150,9 @@ class Draws:
         """Write the draws to an ``.npz`` file, without pickle."""
         arrays = [t.detach().cpu().numpy() for t in self._tensors()]
         with open(path, "wb") as file:
-            np.savez_compressed(file, thetas=arrays[0], xs=arrays[1], samples=arrays[2])
+            np.savez_compressed(
+                file, thetas=arrays[0], xs=arrays[1], samples=arrays[2], shuffled=True
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Draws:
@@ -164,10 +173,26 @@ class Draws:
                 f"{path}: expected arrays thetas, xs and samples, "
                 f"missing {', '.join(sorted(missing))}."
             )
-        return cls(arrays["thetas"], arrays["xs"], arrays["samples"])
+        return cls(
+            arrays["thetas"],
+            arrays["xs"],
+            arrays["samples"],
+            shuffle="shuffled" not in arrays,
+        )
 
     def _tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.thetas, self.xs, self.samples
+
+
+def shuffle_draws(samples: Tensor, generator: torch.Generator) -> None:
+    """Shuffle the draws of each x in place, a few xs at a time to save memory."""
+    num_samples, num_xs, _ = samples.shape
+    step = max(1, _CHUNK // num_samples)
+    for start in range(0, num_xs, step):
+        part = samples[:, start : start + step]
+        order = torch.rand(part.shape[:2], generator=generator).argsort(dim=0)
+        order = order.to(part.device).unsqueeze(-1).expand_as(part)
+        samples[:, start : start + step] = part.gather(0, order)
 
 
 def clean_pairs(

@@ -19,6 +19,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.checkpoint import Checkpoint
+from sbi_colt.draws import shuffle_draws
 from sbi_colt.parallel import in_parallel
 from sbi_colt.pools import Pool, PosteriorSamples, SamplingError
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
@@ -88,7 +89,7 @@ def run(
                 raise
             sampler = sampler_for(posterior, xs, use_batched_sampling=False)
             result = _run_in_parallel(sampler, xs, *rest)
-    _shuffle(result.samples, generator_from(options.seed, "shuffle"))
+    shuffle_draws(result.samples, generator_from(options.seed, "shuffle"))
     return result
 
 
@@ -97,17 +98,6 @@ def _copy(posterior: NeuralPosterior) -> NeuralPosterior:
         return copy.deepcopy(posterior)
     except Exception:  # what cannot be copied is used as sbi itself would
         return posterior
-
-
-def _shuffle(samples: Tensor, generator: torch.Generator) -> None:
-    """Shuffle the draws of each x in place, a few xs at a time to save memory."""
-    num_samples, num_xs, _ = samples.shape
-    step = max(1, BLOCK_DRAWS // num_samples)
-    for start in range(0, num_xs, step):
-        part = samples[:, start : start + step]
-        order = torch.rand(part.shape[:2], generator=generator).argsort(dim=0)
-        order = order.to(part.device).unsqueeze(-1).expand_as(part)
-        samples[:, start : start + step] = part.gather(0, order)
 
 
 def _run_in_blocks(

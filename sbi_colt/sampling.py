@@ -152,7 +152,8 @@ def draw_at_pairs(
     complete = result.mask.cpu()
     here = complete.to(thetas.device)
     samples = result.samples[:, complete.to(result.samples.device)]
-    draws = Draws(thetas[here].to(device), xs[here].to(device), samples)
+    thetas, xs = thetas[here].to(device), xs[here].to(device)
+    draws = Draws(thetas, xs, samples, shuffle=False)  # they come shuffled
     index = mask.cpu().nonzero().flatten()[complete]
     kept = torch.zeros(len(mask), dtype=torch.bool)
     kept[index] = True

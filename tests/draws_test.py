@@ -17,7 +17,7 @@ def arrays(num_pairs=6, num_samples=4, dim=2, x_shape=(3,)):
 
 def test_numpy_and_torch_give_the_same_draws():
     tensors = arrays()
-    ours = Draws(*(t.numpy() for t in tensors))
+    ours = Draws(*(t.numpy() for t in tensors), shuffle=False)
     for mine, original in zip(
         (ours.thetas, ours.xs, ours.samples), tensors, strict=True
     ):
@@ -29,6 +29,21 @@ def test_later_changes_to_an_array_do_not_reach_the_draws():
     draws = Draws(thetas, xs, samples)
     thetas[:] = np.nan
     assert draws.thetas.isfinite().all()
+
+
+def test_the_draws_of_each_x_are_shuffled(tmp_path):
+    thetas, xs, _ = arrays(num_pairs=50)
+    samples = torch.arange(20.0).reshape(20, 1, 1).expand(20, 50, 2)
+    draws = Draws(thetas, xs, samples)
+    assert torch.equal(draws.samples.sort(dim=0).values, samples)
+    assert not torch.equal(draws.samples[:, 0], draws.samples[:, 1])
+    assert torch.equal(draws.samples[..., 0], draws.samples[..., 1])  # whole draws
+    assert float(draws.samples[0, :, 0].std()) > 4  # the first is any of them
+    assert torch.equal(Draws(thetas, xs, samples).samples, draws.samples)
+    draws.save(tmp_path / "ours.npz")
+    assert torch.equal(Draws.load(tmp_path / "ours.npz").samples, draws.samples)
+    np.savez(tmp_path / "theirs.npz", thetas=thetas, xs=xs, samples=samples)
+    assert torch.equal(Draws.load(tmp_path / "theirs.npz").samples, draws.samples)
 
 
 def test_split_is_a_partition_and_seeded():
@@ -114,7 +129,7 @@ def test_nan_xs_are_dropped_counted_and_masked():
     thetas, xs, samples = arrays()
     xs[1, 0], xs[4, 2] = torch.nan, torch.inf
     with pytest.warns(UserWarning, match="dropped 2 of 6 pairs"):
-        draws = Draws(thetas, xs, samples)
+        draws = Draws(thetas, xs, samples, shuffle=False)
     assert draws.mask.tolist() == [True, False, True, True, False, True]
     assert torch.equal(draws.thetas, thetas[draws.mask])
     assert torch.equal(draws.samples, samples[:, draws.mask])

@@ -54,6 +54,21 @@ def test_other_levels_hold_too(make_draws, generator, within_binomial_band):
         assert within_binomial_band(int((p <= level).sum()), 1000, level)
 
 
+def test_draws_may_come_by_component(generator, within_binomial_band):
+    """Left in that order, a density's kernel centres would be of one component."""
+
+    def make(n):
+        xs = torch.randn(n, 2, generator=generator)
+        side = 8 * (torch.rand(501, n, 1, generator=generator) < 0.5) - 4.0
+        members = xs + side + torch.randn(501, n, 2, generator=generator)
+        order = side[1:].argsort(dim=0).expand(500, n, 2)
+        return Draws(members[0], xs, members[1:].gather(0, order))
+
+    config = CoLTConfig(probes=("density", "fine-density"), num_redraws=199)
+    p, _ = p_values(make, config, 60, generator, repetitions=100)
+    assert within_binomial_band(int((p <= 0.05).sum()), 100, 0.05)
+
+
 @pytest.mark.parametrize("config", [UNTRAINED, TRAINED], ids=["untrained", "trained"])
 @pytest.mark.parametrize("num_samples", [1, 5, 100])
 def test_discrete_parameters_are_tested_exactly(

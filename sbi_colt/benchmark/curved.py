@@ -53,7 +53,8 @@ class CurvedTask:
         """Return pairs from p and draws from q; see `GaussianTask.draws`."""
         flat = self.latent.draws(num_pairs, num_posterior_samples, generator)
         seed = self.latent.seed
-        return Draws(bend(flat.thetas, seed), flat.xs, bend(flat.samples, seed))
+        thetas, samples = bend(flat.thetas, seed), bend(flat.samples, seed)
+        return Draws(thetas, flat.xs, samples, shuffle=False)
 
 
 def bend(thetas: Tensor, seed: int = 0) -> Tensor:

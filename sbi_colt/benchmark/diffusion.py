@@ -182,7 +182,8 @@ class DiffusionTask:
         with torch.no_grad():
             samples = reverse(denoiser, repeated, steps, generator)
             thetas = reverse(denoiser, xs, _NUM_STEPS, generator)
-        return Draws(thetas, xs, samples.reshape(num_posterior_samples, num_pairs, 2))
+        samples = samples.reshape(num_posterior_samples, num_pairs, 2)
+        return Draws(thetas, xs, samples, shuffle=False)
 
 
 def _slope(denoiser: Denoiser, thetas: Tensor, level: Tensor, xs: Tensor) -> Tensor:

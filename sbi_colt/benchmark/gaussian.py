@@ -87,7 +87,10 @@ class GaussianTask:
         xs = 1 + _normal((num_pairs, self.dim_x), generator)
         shape = (num_posterior_samples, num_pairs)
         return Draws(
-            self.truths(xs, generator)[0], xs, self.estimates(xs, shape, generator)
+            self.truths(xs, generator)[0],
+            xs,
+            self.estimates(xs, shape, generator),
+            shuffle=False,
         )
 
     def truths(self, xs: Tensor, generator: torch.Generator, size: int = 1) -> Tensor:

@@ -154,7 +154,8 @@ class TrainedTask:
         with isolated_rng(generator):
             thetas = problem.prior().sample((num_pairs,))
             xs = problem.simulate(thetas)
-        return Draws(thetas, xs, self._sample(xs, num_posterior_samples, generator))
+        samples = self._sample(xs, num_posterior_samples, generator)
+        return Draws(thetas, xs, samples, shuffle=False)
 
     def accuracy(self, num_xs: int, generator: torch.Generator) -> float:
         """Return the mean accuracy of a classifier against exact draws (C2ST).

@@ -72,6 +72,7 @@ class TreeTask:
             self._sample(classes.unsqueeze(0), _BLUR, generator)[0],
             xs,
             self._sample(classes.expand(shape), (1 + self.alpha) * _BLUR, generator),
+            shuffle=False,
         )
 
     def _sample(
