@@ -68,6 +68,11 @@ class CoordinateProbe(Probe):
 
     def __init__(self, spec: ProbeSpec, dim: int):
         super().__init__(spec)
+        if spec.coordinates == "bag":
+            raise ValueError(
+                'ProbeSpec.coordinates: expected "global" or "raw" for one parameter '
+                'by itself, got "bag", which mixes parameters.'
+            )
         if not 0 <= spec.index < dim:
             raise ValueError(
                 f"ProbeSpec.index: expected the place of one of {dim} parameters, got "
@@ -100,6 +105,8 @@ class DensityProbe(Probe):
         They are remembered as long as the members live, unchanged: other probes blend
         them.
         """
+        if members.is_inference():  # such tensors do not say when they change
+            return self._scores(members, members, own=True)
         known = _KNOWN.get(members)
         if known is None:
             known = _KNOWN[members] = {}
@@ -110,7 +117,9 @@ class DensityProbe(Probe):
 
     def _scores(self, points: Tensor, bags: Tensor, own: bool) -> Tensor:
         points, bags = bounded(points), bounded(bags)
-        # The order of a bag is random, so its first members are any members.
+        # From one of the members on: far from zero, squares of small distances drown.
+        points, bags = points - bags[:, :1], bags - bags[:, :1]
+        # `Draws` come in no order, so its first members are any members.
         centres = bags[:, : _NUM_CENTRES if self.spec.bandwidth else _NUM_CENTRES // 4]
         step = max(1, _CHUNK // (points.shape[1] * centres.shape[1]))
         parts = zip(points.split(step), centres.split(step), strict=True)
@@ -213,7 +222,13 @@ class DriftProbe(Probe):
 
     def _features(self, xs: Tensor) -> Tensor:
         with torch.no_grad():
-            return embed_xs(xs, self.embedding_net).double()
+            features = embed_xs(xs, self.embedding_net).double()
+        if not features.isfinite().all():
+            raise ValueError(
+                "embedding_net: expected finite features of every x, got NaN or "
+                "infinity; check the net on standardised xs."
+            )
+        return features
 
 
 def _kernel(gaps: Tensor, length: Tensor) -> Tensor:
@@ -241,6 +256,11 @@ class ReliefProbe(Probe):
         draws = members[:, 1:].flatten(0, 1)
         chosen = torch.randperm(len(draws), generator=generator)[:_NUM_RELIEF]
         self.draws, self._tree = draws[chosen], None
+
+    def load_state_dict(self, state_dict, *args, **options):
+        """Load the draws of another relief."""
+        self._tree = None
+        return super().load_state_dict(state_dict, *args, **options)
 
     def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
         """Return a number for points with shape ``(n, S, d)``, ``(n, S)``."""

@@ -65,9 +65,8 @@ def test_a_state_is_loaded_into_a_fresh_probe(name, generator):
     probe = solved(name, generator, members, xs)
     other, other_xs = bags(generator, num_pairs=7)
     fresh = solved(name, generator, other, other_xs)
+    fresh(other, other_xs)  # the relief plants a tree of its own draws
     fresh.load_state_dict(probe.state_dict())
-    if name == "relief":
-        fresh._tree = None
     torch.testing.assert_close(fresh(other, other_xs), probe(other, other_xs))
 
 
@@ -214,6 +213,16 @@ def test_what_is_fixed_does_not_depend_on_the_truths():
     colt = CoLT(config, seed=0).fit(draws, show_progress_bar=False)
     fixed = [probe.spec.name for probe in colt.probes if probe.is_fixed]
     assert fixed == ["mahalanobis", "energy", "density", "fine-density", "random"]
+    # Another member of each bag plays the truth: the same numbers.
+    thetas, samples = draws.samples[3], draws.samples.clone()
+    samples[3] = draws.thetas
+    other = Draws(thetas, draws.xs, samples, shuffle=False)
+    again = CoLT(config, seed=0).fit(other, show_progress_bar=False)
+    members, xs = bags(torch.Generator().manual_seed(0), num_pairs=5)
+    for first, second in zip(colt.probes, again.probes, strict=True):
+        same = torch.allclose(first(members, xs[:, :2]), second(members, xs[:, :2]))
+        assert same or not first.is_fixed
+    assert torch.allclose(colt.scales.theta_scale, again.scales.theta_scale)
 
 
 def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
@@ -227,9 +236,12 @@ def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
         colt.fit(make_draws(10, 20, 2, generator), show_progress_bar=False)
         p_values.append(colt.test(draws).p_value)
     assert p_values[1] < 1e-6 < 1e-2 < p_values[0]
-    wrong = CoLT(CoLTConfig(probes=(ProbeSpec("one", kind="coordinate", index=2),)))
+    spec = ProbeSpec("one", coordinates="global", kind="coordinate", index=2)
     with pytest.raises(ValueError, match="ProbeSpec.index: expected the place of one"):
-        wrong.fit(draws)
+        CoLT(CoLTConfig(probes=(spec,))).fit(draws)
+    mixed = CoLT(CoLTConfig(probes=(ProbeSpec("one", kind="coordinate"),)))
+    with pytest.raises(ValueError, match="ProbeSpec.coordinates: .* mixes parameters"):
+        mixed.fit(draws)
 
 
 def test_a_classifier_with_nothing_to_learn_stays_near_guessing(make_draws, generator):
@@ -243,6 +255,35 @@ def test_a_classifier_with_nothing_to_learn_stays_near_guessing(make_draws, gene
     assert history.validation[0] == pytest.approx(guessing)
     best = history.validation[history.best_epoch]
     assert history.validation[0] <= best < guessing + 0.1
+
+
+def test_a_narrow_posterior_is_seen_as_well(generator):
+    """Far from zero the squares of small distances would be lost."""
+    members = torch.randn(40, 101, 3, generator=generator)
+    members[:, 0] *= 1.6
+    found = []
+    for width in (1.0, 1e-4):
+        spec = PROBES["density"]
+        points = (5 + width * members).float()
+        found.append(DensityProbe(spec)(points, torch.zeros(40, 1)))
+    torch.testing.assert_close(*found, atol=0.05, rtol=0.05)
+
+
+def test_inside_inference_mode_the_numbers_are_the_same(make_draws, generator):
+    colt = CoLT(CoLTConfig(max_epochs=1), seed=0)
+    colt.fit(make_draws(30, 20, 2, generator), show_progress_bar=False)
+    test = make_draws(30, 20, 2, generator)
+    with torch.inference_mode():
+        p_value = colt.test(test).p_value
+    assert p_value == colt.test(test).p_value
+
+
+def test_an_embedding_net_without_numbers_is_named(make_draws, generator):
+    net = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(net.weight, torch.nan)
+    config = CoLTConfig(probes=("drift",), embedding_net=net)
+    with pytest.raises(ValueError, match="embedding_net: expected finite features"):
+        CoLT(config, seed=0).fit(make_draws(30, 20, 2, generator))
 
 
 def test_relief_is_for_few_parameters():

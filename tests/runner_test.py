@@ -1,5 +1,6 @@
 import csv
 import math
+from dataclasses import replace
 
 import matplotlib.image
 import pytest
@@ -210,6 +211,16 @@ def test_tables_stand_beside_the_papers():
     assert lines[blind + 5].split()[0] == "paper"
     assert "*" in lines[blind + 4]  # 0.2 against 0.975
     assert max(map(len, lines)) <= 80
+
+
+def test_a_table_does_not_mix_settings():
+    (cell,) = make_cells(["mean"], (0.5,), [(3, 3)], ["paper-id"], draws_per_step=10)
+    rows = [
+        Row(each, 0.5, 0.5, 0.1, 1.0, 0.1)
+        for each in (cell, replace(cell, draws_per_step=None))
+    ]
+    with pytest.raises(ValueError, match="mean, paper-id: expected rows with one numb"):
+        summarise(rows)
 
 
 def test_standard_errors_hold_batches_and_seeds():

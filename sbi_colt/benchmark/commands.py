@@ -283,6 +283,9 @@ def _benchmark_grid(options: argparse.Namespace) -> int:
     from sbi_colt.benchmark import power
     from sbi_colt.benchmark.runner import run_cells
 
+    plot = getattr(options, "plot", None)
+    if plot and not plot.parent.is_dir():
+        raise ValueError(f"--plot: there is no folder {plot.parent}.")
     cells, lines = {
         "power": (power.power_cells, power.power_lines),
         "efficiency": (power.efficiency_cells, power.efficiency_lines),
@@ -294,9 +297,10 @@ def _benchmark_grid(options: argparse.Namespace) -> int:
         command=options.command_line,
         show_progress_bar=not options.quiet,
     )
-    if getattr(options, "plot", None):
-        power.plot_power(rows).savefig(options.plot, dpi=100)
-    return _show(lines(rows))
+    _show(lines(rows))
+    if plot:
+        power.plot_power(rows).savefig(plot, dpi=100)
+    return 0
 
 
 def _benchmark_cost(options: argparse.Namespace) -> int:

@@ -60,7 +60,7 @@ _LABELS = {
 _TREE = (0.0, 0.5, 1.0, 1.5, 4.0)
 _NUM_BATCHES = 100
 _DRAWS_PER_STEP = 10  # of the paper's variants
-# Hard for the default, and not for want of power of the paper's variants.
+# Hard for the default, while the paper's variants have power there.
 _HARD = "curved-anisotropic"
 _PAIRS = (25, 50, 100, 200, 400, 800, 1500)
 _WIDTH = 11

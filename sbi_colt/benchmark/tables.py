@@ -91,10 +91,21 @@ def summarise(rows: Sequence[Row]) -> dict[Key, Entry]:
         cell = row.cell
         key = (cell.task, cell.dim_x, cell.dim, cell.alpha, cell.method)
         known = groups[key].get(cell.seed)
+        if known and _settings(known) != _settings(row):
+            raise ValueError(
+                f"{cell.task}, {cell.method}: expected rows with one number of pairs "
+                f"and of draws per step, got {_settings(known)} and {_settings(row)}; "
+                "keep them in two files (benchmark efficiency prints its own table)."
+            )
         # Fewer batches of a seed are a part of more of them.
         if known is None or known.cell.num_batches < cell.num_batches:
             groups[key][cell.seed] = row
     return {key: _entry(list(group.values())) for key, group in groups.items()}
+
+
+def _settings(row: Row) -> tuple[str, str]:
+    cell = row.cell
+    return str(cell.num_pairs or "all"), str(cell.draws_per_step or "all")
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
