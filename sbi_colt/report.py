@@ -21,11 +21,10 @@ from sbi_colt.html import embed_figure, make_page, make_table
 from sbi_colt.plots import panels, plot_report
 from sbi_colt.results import CoLTResult, TestResult
 from sbi_colt.storage import load_file, pack_result, save_file, unpack_result
-from sbi_colt.testing import two_halves_p_value
 from sbi_colt.trends import Trend
 from sbi_colt.wording import advise, describe_all, describe_trend, percent
 
-__all__ = ["Cost", "DiagnosticReport", "summarize"]
+__all__ = ["Cost", "DiagnosticReport"]
 
 _FORMAT = "sbi_colt.DiagnosticReport/1"
 _WIDTH = 80
@@ -365,46 +364,6 @@ def _statistic_text(statistic: float) -> str:
     return f"{statistic:.3f}" if abs(statistic) < 1e6 else f"{statistic:.3g}"
 
 
-def summarize(result: CoLTResult, level: float = 0.05) -> str:
-    """Return CoLT's result as a few lines of text, at most 80 columns wide.
-
-    Args:
-        result: What `run_colt` or `CoLT.test` returned.
-        level: Level of the verdict.
-    """
-    rejected = result.p_value <= level
-    where = result.localize()
-    p_value = f"p = {result.p_value:.2g}"
-    if len(result.probes) > 1:
-        # It comes from re-drawing and cannot fall below that of the smallest ones.
-        least = 1 / (result.config.num_redraws + 1)
-        if result.training_p_value is not None:
-            least = two_halves_p_value(least, least)
-        p_value += f" (resolution {least:.1g})"
-    lines = [
-        f"CoLT: {'REJECTED' if rejected else 'not rejected'} at level {level:g}; "
-        f"{p_value}",
-        f"  {result.num_test} test pairs, {result.num_train} training pairs, "
-        f"{result.num_posterior_samples} draws per x",
-    ]
-    if rejected:
-        side = "more" if where.sign > 0 else "less"
-        lines += [
-            f"  Worst ball (probe {where.probe!r}): {where.mass_q:.0%} of q, "
-            f"about {where.mass_p:.0%} of the true posterior ({side})",
-            f"  At least {result.distance_lower:.0%} of posterior mass is misplaced "
-            f"there ({result.config.confidence:.0%} confidence)"
-            if result.distance_lower > 0
-            else "  No lower bound on the distance can be certified at this budget",
-        ]
-    lines += ["", f"  {'probe':<14}{'KS statistic':>14}{'p-value':>12}"]
-    lines += [
-        f"  {probe.name:<14}{probe.statistic:>14.3f}{probe.p_value:>12.2g}"
-        for probe in result.probes
-    ]
-    return "\n".join(lines)
-
-
 def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
     if isinstance(result, TestResult):
         return {"details": dict(result.details)}
@@ -414,7 +373,11 @@ def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
         "distance": result.distance,
         "distance_lower": result.distance_lower,
         "probes": {
-            probe.name: {"statistic": probe.statistic, "p_value": probe.p_value}
+            probe.name: {
+                "statistic": probe.statistic,
+                "p_value": probe.p_value,
+                "share": result.shares[probe.name],
+            }
             for probe in result.probes
         },
         "num_train": result.num_train,

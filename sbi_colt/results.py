@@ -13,6 +13,7 @@ from sbi_colt.coordinates import make_frame
 from sbi_colt.evidence import Evidence, Localization, LocalResult
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.testing import (
+    anderson_darling,
     ks_statistic,
     nearness_weights,
     redraw_statistics,
@@ -166,6 +167,16 @@ class CoLTResult:
     def leading(self) -> ProbeResult:
         """The probe with the largest statistic."""
         return max(self.probes, key=lambda probe: probe.statistic)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """How much of the pooled statistic behind ``test_p_value`` each probe brings.
+
+        Its term exp(A² / 2) by the sum of all of them; which probes carried the test.
+        """
+        ranks = torch.stack([probe.ranks for probe in self.probes])
+        shares = (anderson_darling(ranks) / 2).softmax(dim=0)
+        return dict(zip((p.name for p in self.probes), shares.tolist(), strict=True))
 
     @property
     def _confidence(self) -> float:

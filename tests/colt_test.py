@@ -11,6 +11,7 @@ from sbi.neural_nets.embedding_nets import (
 from torch import nn
 
 from sbi_colt import CoLT, CoLTConfig, Draws, check_colt
+from sbi_colt.benchmark.gaussian import GaussianTask
 
 QUICK = CoLTConfig(max_epochs=8, num_redraws=199, num_hidden=16)
 
@@ -407,3 +408,16 @@ def test_check_colt_is_plain_numbers(make_draws, generator):
         "probe",
         "verdict",
     }
+
+
+def test_shares_name_the_probes_that_carried_the_test():
+    generator = torch.Generator().manual_seed(0)
+    task = GaussianTask("blind", 1.0, 3, 3)  # only a probe that looks at x can see it
+    train, test = (task.draws(100, 100, generator) for _ in range(2))
+    config = CoLTConfig(probes=("mahalanobis", "density", "drift"))
+    result = CoLT(config, seed=0).fit(train, show_progress_bar=False).test(test)
+    assert sum(result.shares.values()) == pytest.approx(1)
+    assert result.shares["drift"] > 0.99
+    one = CoLTConfig(probes=("energy",))
+    alone = CoLT(one, seed=0).fit(train, show_progress_bar=False).test(test)
+    assert alone.shares == {"energy": 1.0}
