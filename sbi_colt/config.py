@@ -64,7 +64,8 @@ class CoLTConfig:
         batch_size: Pairs per step; `None` for all.
         draws_per_step: Draws per x in a step, a fresh subset each time; `None` for all.
         validation_fraction: Share of the training pairs held out for early stopping;
-            0 switches it off, and the last state is used.
+            0 switches it off, as do fewer than five such pairs, and the last state is
+            used.
         patience: Epochs without a better validation divergence before training stops.
         train_fraction: Share of the pairs that `run_colt` trains on. Untrained probes
             and the distance gain from test pairs, learned probes from training pairs.
