@@ -16,6 +16,7 @@ from sbi_colt.benchmark.runner import (
     EXACT,
     default_cells,
     read_rows,
+    run_group,
     trained_cells,
 )
 from sbi_colt.benchmark.tables import summarise
@@ -125,10 +126,8 @@ def test_other_methods_are_ahead_only_where_the_page_says_so(power):
                 best = max(entries[(*key, m)].power for m in METHODS if m != "default")
                 if entries[(*key, "default")].power < best - 0.05:
                     behind.add((family + name, dims))
-    assert behind == {
-        ("curved-blind", (10, 10)),  # 0.77 against CoLT ID's 0.91
-        ("curved-anisotropic", (100, 100)),  # all at the level: 0.03 and 0.09
-    }
+    # All are at the level there: 0.03 against TARP's 0.09.
+    assert behind == {("curved-anisotropic", (100, 100))}
 
 
 def test_mean_power_is_what_the_readme_says(power):
@@ -159,9 +158,25 @@ def test_the_blind_prior_and_the_tree_are_found(power):
     entries = summarise(power)
     for dims in DIMS:
         assert entries[("blind", *dims, 1.0, "default")].power >= 0.98
+        # Of curved posteriors nobody finds it in many dimensions, as the page says.
+        curved = [entries[("curved-blind", *dims, 1.0, m)].power for m in METHODS]
+        assert curved[0] >= 0.9 if dims[0] <= 10 else max(curved) <= 0.1
     assert entries["tree", 1, 2, 0.5, "default"].power >= 0.9
     for alpha in (1.0, 1.5, 4.0):
         assert entries["tree", 1, 2, alpha, "default"].power == 1
+
+
+def test_a_committed_row_comes_out_again():
+    """Ties the tables to the code: a default that changes needs them anew."""
+    rows = read_rows(RESULTS / "efficiency.csv")
+    (row,) = [
+        row
+        for row in rows
+        if (row.cell.method, row.cell.num_pairs, row.cell.seed) == ("default", 25, 0)
+    ]
+    (again,) = run_group((row.cell,))
+    assert again.power == pytest.approx(row.power, abs=0.06)
+    assert again.statistic == pytest.approx(row.statistic, rel=0.02)
 
 
 def test_half_the_simulations_do():

@@ -134,7 +134,8 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
                 for key in keys
             )
             if any(key in PAPER for key in keys):
-                yield f"{'paper':>8}" + "".join(_paper_text(key) for key in keys)
+                reported = "".join(_paper_text(key) for key in keys)
+                yield f"{'paper':>8}{reported.rstrip()}"
         steps = {
             entry.draws_per_step
             for key, entry in entries.items()
