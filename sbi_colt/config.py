@@ -47,7 +47,7 @@ class CoLTConfig:
             own; the modules ``localization``, ``probes``, ``quadratics``, ``blend`` and
             ``classifier`` say what each looks at. Several are combined into one exact
             p-value.
-        divergence: What training maximises: ``"sinkhorn"``, ``"wasserstein"`` or
+        divergence: What training a ball maximises: ``"sinkhorn"``, ``"wasserstein"`` or
             ``"cramer_von_mises"``.
         embedding_net: A network from a batch of xs to vectors, for images, time series
             and sets; sbi's embedding nets fit. It sees xs standardised with the moments

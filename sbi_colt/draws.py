@@ -30,12 +30,14 @@ class Draws:
 
     The *bag* at x_i is {θ_i, θ_i^1, …, θ_i^S}: the truth and its draws. If q(θ | x) =
     p(θ | x), its members are exchangeable; every test here is of that. Draws of each x
-    are shuffled, so that they may come by chain, by component or sorted.
+    are shuffled, so that they may come in any order, by component or sorted. But they
+    must be independent: stratified or quasi-random ones, or a chain that has not mixed,
+    count as wrong.
 
     Args:
         thetas: True parameters θ ~ p(θ | x), with shape ``(N, d)``; torch or NumPy.
         xs: Observations, with shape ``(N, …)``.
-        samples: Draws from q(θ | x), with shape ``(S, N, d)``.
+        samples: Independent draws from q(θ | x), with shape ``(S, N, d)``.
         shuffle: Whether to shuffle them. They may keep their order only where it says
             nothing, as that of independent draws.
 
@@ -52,7 +54,7 @@ class Draws:
     samples: Tensor
     mask: Tensor = field(init=False)
     index: Tensor = field(init=False)
-    shuffle: InitVar[bool] = True
+    shuffle: InitVar[bool] = field(default=True, kw_only=True)
 
     def __post_init__(self, shuffle: bool):
         thetas, xs, mask = clean_pairs(self.thetas, self.xs, stacklevel=4)
@@ -177,7 +179,7 @@ class Draws:
             arrays["thetas"],
             arrays["xs"],
             arrays["samples"],
-            shuffle="shuffled" not in arrays,
+            shuffle=not arrays.get("shuffled", False),
         )
 
     def _tensors(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from sbi_colt.coordinates import Frame, Scales
+from sbi_colt.draws import shuffle_draws
 from sbi_colt.localization import Probe
+from sbi_colt.randomness import digest, generator_from
 from sbi_colt.testing import nearness_weights, wilson_interval
 
 __all__ = ["Evidence", "LocalResult", "Localization"]
@@ -199,6 +201,8 @@ class Evidence:
             )
         if not samples.isfinite().all():
             raise ValueError("samples: expected finite values, got NaN or infinity.")
+        samples = samples.clone()  # the caller's own keep their order
+        shuffle_draws(samples, generator_from(0, "localize", digest(xs)))
         return samples.transpose(0, 1), torch.zeros(len(xs), dtype=torch.bool)
 
 

@@ -1,8 +1,8 @@
 """Kinds of probes by name, and how each is built.
 
 A kind of your own is a subclass of `sbi_colt.localization.Probe` with ``scores`` (and
-``solve``, if it takes something from training pairs; one with parameters is trained by
-gradients instead), and an entry here::
+``solve``, if it takes something from training pairs; one with parameters that require
+gradients is trained to maximise its ``gain`` instead), and an entry here::
 
     KINDS["mine"] = lambda spec, parts: MyProbe(spec, parts.dim)
     config = CoLTConfig(probes=("density", ProbeSpec("mine", kind="mine")))

@@ -45,6 +45,7 @@ __all__ = ["CoordinateProbe", "DensityProbe", "DriftProbe", "ReliefProbe"]
 # Members of a bag that serve as kernel centres, and for a mean distance a quarter of
 # them: the cost stays linear in the bag's size.
 _NUM_CENTRES = 256
+_NUM_ORIGIN = 32  # members whose median is the origin of distances
 # Distances held at once: 2**22 floats are 16 MiB.
 _CHUNK = 2**22
 # Training pairs that the regression sees; its cost is cubic in them.
@@ -117,8 +118,9 @@ class DensityProbe(Probe):
 
     def _scores(self, points: Tensor, bags: Tensor, own: bool) -> Tensor:
         points, bags = bounded(points), bounded(bags)
-        # From one of the members on: far from zero, squares of small distances drown.
-        points, bags = points - bags[:, :1], bags - bags[:, :1]
+        # From among the members: far from zero, squares of small distances drown.
+        origin = bags[:, :_NUM_ORIGIN].median(dim=1, keepdim=True).values
+        points, bags = points - origin, bags - origin
         # `Draws` come in no order, so its first members are any members.
         centres = bags[:, : _NUM_CENTRES if self.spec.bandwidth else _NUM_CENTRES // 4]
         step = max(1, _CHUNK // (points.shape[1] * centres.shape[1]))
@@ -199,12 +201,12 @@ class DriftProbe(Probe):
         best = -torch.inf
         for length in (share * median for share in _LENGTHS):
             values, vectors = torch.linalg.eigh(_kernel(gaps, length))
-            rotated = vectors.T @ errors
+            rotated, squares = vectors.T @ errors, vectors.square()
             for penalty in _PENALTIES:
-                shares = (values.clamp_min(0) / (values.clamp_min(0) + penalty)).sqrt()
-                smooth = vectors * shares  # (m, m), the smoother's square root
-                fitted = smooth @ (shares.unsqueeze(1) * rotated)
-                leverage = smooth.square().sum(dim=1, keepdim=True)
+                # The smoother's eigenvalues; its diagonal is the leverage.
+                shares = (values / (values + penalty)).clamp_min(0).unsqueeze(1)
+                fitted = vectors @ (shares * rotated)
+                leverage = squares @ shares
                 left_out = (errors - fitted) / (1 - leverage).clamp_min(1e-9)
                 predicted = nn.functional.normalize(errors - left_out, eps=1e-30)
                 gain = float((predicted * errors).sum(dim=1).mean())

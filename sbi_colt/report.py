@@ -367,6 +367,7 @@ def _statistic_text(statistic: float) -> str:
 def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
     if isinstance(result, TestResult):
         return {"details": dict(result.details)}
+    shares = result.shares
     return {
         "test_p_value": result.test_p_value,
         "training_p_value": result.training_p_value,
@@ -376,7 +377,7 @@ def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
             probe.name: {
                 "statistic": probe.statistic,
                 "p_value": probe.p_value,
-                "share": result.shares[probe.name],
+                "share": shares[probe.name],
             }
             for probe in result.probes
         },

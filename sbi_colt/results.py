@@ -172,7 +172,8 @@ class CoLTResult:
     def shares(self) -> dict[str, float]:
         """How much of the pooled statistic behind ``test_p_value`` each probe brings.
 
-        Its term exp(A² / 2) by the sum of all of them; which probes carried the test.
+        Its term exp(A² / 2) by the sum of all of them: which probes carried the test.
+        One with no share may well reject by itself; see its p-value.
         """
         ranks = torch.stack([probe.ranks for probe in self.probes])
         shares = (anderson_darling(ranks) / 2).softmax(dim=0)

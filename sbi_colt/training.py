@@ -114,6 +114,11 @@ def train_probe(
     if not probe.is_trainable:
         probe.solve(members, xs, generator)
         return History()
+    if type(probe).solve is not Probe.solve:
+        raise TypeError(
+            f"{type(probe).__name__}: has solve and parameters that gradients would "
+            "train; freeze them with requires_grad_(False), or leave solve out."
+        )
     divergence = DIVERGENCES[config.divergence]
     fit_pairs, held_out = _hold_out(len(members), config, generator)
     optimizer = torch.optim.AdamW(

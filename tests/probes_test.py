@@ -14,6 +14,7 @@ from sbi_colt.config import PROBES
 from sbi_colt.localization import ProbeSpec
 from sbi_colt.probes import DensityProbe, DriftProbe, ReliefProbe
 from sbi_colt.quadratics import AxesProbe, QuadraticProbe
+from sbi_colt.training import train_probe
 
 
 def bags(generator, num_pairs=30, size=41, dim=2):
@@ -255,6 +256,32 @@ def test_a_classifier_with_nothing_to_learn_stays_near_guessing(make_draws, gene
     assert history.validation[0] == pytest.approx(guessing)
     best = history.validation[history.best_epoch]
     assert history.validation[0] <= best < guessing + 0.1
+
+
+def test_a_ball_is_the_same_for_draws_by_component(generator):
+    """More draws than a density has kernel centres, those of one component first."""
+    task = GaussianTask("covariance", 1.0, 2, 2)
+    train, test = (task.draws(30, 60, generator) for _ in range(2))
+    config = CoLTConfig(probes=("fine-density",))
+    result = CoLT(config, seed=0).fit(train, show_progress_bar=False).test(test)
+    samples = torch.randn(1000, 1, 2, generator=generator)
+    samples[:500] += 8
+    where = result.localize(test.xs[:1], samples)
+    inside = where.contains(samples)[:, 0].double()
+    assert float(inside[:500].mean() - inside[500:].mean()) == pytest.approx(0, abs=0.2)
+
+
+def test_a_probe_is_solved_for_or_trained(make_draws, generator):
+    class Both(QuadraticProbe):
+        def __init__(self, spec, dim):
+            super().__init__(spec, dim)
+            self.weight = torch.nn.Parameter(torch.ones(()))
+
+    draws = make_draws(20, 10, 2, generator)
+    probe = Both(ProbeSpec("both"), 2)
+    members = torch.cat([draws.thetas.unsqueeze(0), draws.samples]).transpose(0, 1)
+    with pytest.raises(TypeError, match="Both: has solve and parameters"):
+        train_probe(probe, members, draws.xs, CoLTConfig(), generator, False)
 
 
 def test_a_narrow_posterior_is_seen_as_well(generator):

@@ -90,13 +90,14 @@ def summarise(rows: Sequence[Row]) -> dict[Key, Entry]:
     for row in rows:
         cell = row.cell
         key = (cell.task, cell.dim_x, cell.dim, cell.alpha, cell.method)
-        known = groups[key].get(cell.seed)
-        if known and _settings(known) != _settings(row):
+        first = next(iter(groups[key].values()), row)
+        if _settings(first) != _settings(row):
             raise ValueError(
                 f"{cell.task}, {cell.method}: expected rows with one number of pairs "
-                f"and of draws per step, got {_settings(known)} and {_settings(row)}; "
+                f"and of draws per step, got {_settings(first)} and {_settings(row)}; "
                 "keep them in two files (benchmark efficiency prints its own table)."
             )
+        known = groups[key].get(cell.seed)
         # Fewer batches of a seed are a part of more of them.
         if known is None or known.cell.num_batches < cell.num_batches:
             groups[key][cell.seed] = row
