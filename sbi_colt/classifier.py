@@ -19,7 +19,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from sbi_colt.localization import MLP, Divergence, Probe, ProbeSpec, embed_xs
+from sbi_colt.divergences import Divergence
+from sbi_colt.localization import MLP, Probe, ProbeSpec, embed_xs
 
 __all__ = ["ClassifierProbe"]
 

@@ -14,7 +14,17 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["DIVERGENCES", "cramer_von_mises", "sinkhorn", "uniform_grid", "wasserstein"]
+__all__ = [
+    "DIVERGENCES",
+    "Divergence",
+    "cramer_von_mises",
+    "sinkhorn",
+    "uniform_grid",
+    "wasserstein",
+]
+
+# From ranks to how far they are from uniform.
+Divergence = Callable[[Tensor], Tensor]
 
 
 def uniform_grid(n: int, like: Tensor) -> Tensor:
@@ -135,7 +145,7 @@ def _soft_minimum(cost: Tensor, potential: Tensor, epsilon: float) -> Tensor:
     return -epsilon * torch.logsumexp(weights - cost / epsilon, dim=1)
 
 
-DIVERGENCES: dict[str, Callable[[Tensor], Tensor]] = {
+DIVERGENCES: dict[str, Divergence] = {
     "sinkhorn": sinkhorn,
     "wasserstein": wasserstein,
     "cramer_von_mises": cramer_von_mises,

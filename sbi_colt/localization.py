@@ -23,19 +23,17 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.coordinates import Coordinates, Scales
+from sbi_colt.divergences import Divergence
 from sbi_colt.ranks import ball_ranks, straight_through_ranks
 
 __all__ = [
     "MLP",
     "BallProbe",
-    "Divergence",
     "Probe",
     "ProbeSpec",
 ]
 
 Centre = Literal["learned", "origin", "random"]
-# From ranks to how far they are from uniform.
-Divergence = Callable[[Tensor], Tensor]
 Embedding = Literal["identity", "mlp", "residual", "custom"]
 # In more dimensions draws are too few to show a relief, and neighbours cost more.
 _MAX_RELIEF_DIM = 2

@@ -176,7 +176,7 @@ def train_probe(
     except KeyboardInterrupt:
         stopped = "interrupted"
         if not len(held_out):
-            best, best_epoch = copy.deepcopy(probe.state_dict()), len(training)
+            best_epoch = len(training)
         warnings.warn(
             f"Training of the probe {probe.spec.name!r} was interrupted after "
             f"{len(training)} epochs; its state after epoch {best_epoch} is kept.",

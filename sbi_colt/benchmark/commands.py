@@ -112,8 +112,8 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
             "efficiency",
             "power by the number of simulations",
             "Measure the power of the default and of the paper's variants on one hard "
-            "cell with 50 to 3000 simulations, half of them for training (a quarter of "
-            "an hour on two cores). Cells that the file has are not run again.",
+            "cell with 50 to 3000 simulations, half of them for training (half an "
+            "hour on two cores). Cells that the file has are not run again.",
         ),
     ):
         grid = benchmarks.add_parser(name, help=help_text, description=description)
