@@ -14,7 +14,8 @@ number itself as the embedding φ it is a ball: Chen, Bansal and Scott 2025 allo
     the projection on the prediction, a ball whose centre is far off in its direction.
     Ranks see the direction alone, so the kernel and the penalty are chosen by what the
     left-out errors have along it, not by squared errors, which prefer to predict nearly
-    nothing where x tells little.
+    nothing where x tells little. Of many pairs, 500 choose the kernel and 1000 are
+    regressed: time must not grow faster than their number.
 `CoordinateProbe`
     One parameter by itself, as in simulation-based calibration.
 `ReliefProbe`
@@ -46,10 +47,12 @@ __all__ = ["CoordinateProbe", "DensityProbe", "DriftProbe", "ReliefProbe"]
 # them: the cost stays linear in the bag's size.
 _NUM_CENTRES = 256
 _NUM_ORIGIN = 32  # members whose median is the origin of distances
-# Distances held at once: 2**22 floats are 16 MiB.
-_CHUNK = 2**22
-# Training pairs that the regression sees; its cost is cubic in them.
+# Distances held at once: 2**21 floats are 8 MiB.
+_CHUNK = 2**21
+# Training pairs that the regression sees, and those that its kernels are compared on;
+# the cost is cubic in them.
 _MAX_REGRESSED = 1000
+_MAX_COMPARED = 500
 # Densities of members by members, bandwidth and version of the tensor.
 _KNOWN: MutableMapping[Tensor, dict[Any, Tensor]] = WeakTensorKeyDictionary()
 _LENGTHS = (0.35, 0.5, 0.7, 1.0, 2.0)  # of the kernel, in median distances of xs
@@ -198,22 +201,12 @@ class DriftProbe(Probe):
         errors = members[chosen, 0].double()  # (m, d)
         gaps = torch.cdist(anchors, anchors)
         median = gaps[gaps > 0].median() if (gaps > 0).any() else gaps.new_ones(())
-        best = -torch.inf
-        for length in (share * median for share in _LENGTHS):
-            values, vectors = torch.linalg.eigh(_kernel(gaps, length))
-            rotated, squares = vectors.T @ errors, vectors.square()
-            for penalty in _PENALTIES:
-                # The smoother's eigenvalues; its diagonal is the leverage.
-                shares = (values / (values + penalty)).clamp_min(0).unsqueeze(1)
-                fitted = vectors @ (shares * rotated)
-                leverage = squares @ shares
-                left_out = (errors - fitted) / (1 - leverage).clamp_min(1e-9)
-                predicted = nn.functional.normalize(errors - left_out, eps=1e-30)
-                gain = float((predicted * errors).sum(dim=1).mean())
-                if gain > best:
-                    best = gain
-                    solved = vectors @ (rotated / (values + penalty).unsqueeze(1))
-                    self.weights, self.length = solved, length
+        few = gaps[:_MAX_COMPARED, :_MAX_COMPARED]
+        self.length = max(
+            (share * median for share in _LENGTHS),
+            key=lambda length: _regress(_kernel(few, length), errors[: len(few)])[0],
+        )
+        self.weights = _regress(_kernel(gaps, self.length), errors)[1]
         self.anchors = anchors
 
     def scores(self, points: Tensor, bags: Tensor, xs: Tensor) -> Tensor:
@@ -236,6 +229,27 @@ class DriftProbe(Probe):
 def _kernel(gaps: Tensor, length: Tensor) -> Tensor:
     """Return a Gaussian kernel plus a constant, which lets errors have a mean."""
     return (-(gaps / length).square() / 2).exp() + 1
+
+
+def _regress(kernel: Tensor, errors: Tensor) -> tuple[float, Tensor]:
+    """Return what the best penalty gains, and the weights ``(m, d)`` of the kernels.
+
+    The gain is the mean projection of errors on the directions that the others predict.
+    """
+    values, vectors = torch.linalg.eigh(kernel)
+    rotated, squares = vectors.T @ errors, vectors.square()
+
+    def gain(penalty: float) -> float:
+        # The smoother's eigenvalues; its diagonal is the leverage.
+        shares = (values / (values + penalty)).clamp_min(0).unsqueeze(1)
+        fitted, leverage = vectors @ (shares * rotated), squares @ shares
+        left_out = (errors - fitted) / (1 - leverage).clamp_min(1e-9)
+        predicted = nn.functional.normalize(errors - left_out, eps=1e-30)
+        return float((predicted * errors).sum(dim=1).mean())
+
+    gains = {penalty: gain(penalty) for penalty in _PENALTIES}
+    penalty = max(gains, key=gains.__getitem__)
+    return gains[penalty], vectors @ (rotated / (values + penalty).unsqueeze(1))
 
 
 class ReliefProbe(Probe):

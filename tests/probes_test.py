@@ -122,11 +122,14 @@ def test_bags_of_equal_members_have_a_density(generator):
         )
 
 
-def test_the_drift_is_that_of_a_linear_error(generator):
-    """Truths are off by 0.8 x₁ in the first parameter."""
+@pytest.mark.parametrize("compared", [500, 150])
+def test_the_drift_is_that_of_a_linear_error(generator, monkeypatch, compared):
+    """Truths are off by 0.8 x₁ in the first parameter; all of them are regressed."""
+    monkeypatch.setattr("sbi_colt.probes._MAX_COMPARED", compared)
     members, xs = bags(generator, num_pairs=300)
     members[:, 0, 0] += 0.8 * xs[:, 0]
     probe = solved("drift", generator, members, xs)
+    assert len(probe.anchors) == len(probe.weights) == 300
     points = torch.eye(2).expand(2, 2, 2)
     at = torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
     first, second = (-probe.scores(points, points, at)).unbind(1)
