@@ -148,6 +148,29 @@ def test_the_principal_curve_runs_through_the_middle():
     assert total_curvature(curve) == pytest.approx(180, rel=0.25)
 
 
+@pytest.mark.parametrize(
+    ("dims", "least", "most"),
+    [
+        ((3, 3), 0.3, 1.0),
+        ((10, 10), 0.03, 0.2),
+        ((50, 10), -0.02, 0.002),
+        ((100, 100), -0.02, 0.002),
+    ],
+)
+def test_x_tells_little_of_curved_parameters_in_many_dimensions(dims, least, most):
+    """Why a curved posterior that ignores x cannot be told from p there.
+
+    The phases turn with x: what a linear function of x explains of θ, left-out pairs.
+    """
+    draws = make_task("curved-blind", 1.0, dims).draws(20_000, 1, seeded())
+    xs = torch.cat([draws.xs, torch.ones(len(draws), 1)], dim=1).double()
+    thetas = draws.thetas.double()
+    (fit, test), (known, hidden) = xs.split(10_000), thetas.split(10_000)
+    residuals = hidden - test @ torch.linalg.lstsq(fit, known).solution
+    explained = 1 - residuals.square().mean(dim=0) / hidden.var(dim=0)
+    assert least < explained.max() < most
+
+
 def test_bending_adds_curvature():
     """The bivariate case: a straight cloud before, a curved one after."""
     factor = torch.linalg.cholesky(torch.tensor([[1.0, 0.9], [0.9, 1.0]]))
