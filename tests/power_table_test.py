@@ -30,11 +30,11 @@ def test_the_grid_has_every_family_dimension_and_perturbation():
     assert {c.seed for c in cells if c.dim_x == 100} == {0}
 
 
-def rows(default=0.9):
+def rows(default=0.9, dims=None):
     powers = {"default": default, "paper-id": 0.8}
     return [
         Row(cell, powers.get(cell.method, 0.5), 0.2, 0.1, 1.0, 0.1)
-        for cell in power_cells()
+        for cell in power_cells(dims)
     ]
 
 
@@ -48,6 +48,22 @@ def test_the_table_has_means_and_marks_what_is_behind():
     # False alarms have no star, and the tree has no paper-id.
     assert behind.count("*") == 2 * 4 * len(SIZES)
     assert "The paper's variants see 10 draws" in behind
+
+
+def test_the_table_of_some_dimensions(monkeypatch, tmp_path, capsys):
+    """Also where the file has a part of the others."""
+    some = [(10, 10), (5, 2)]
+    monkeypatch.setattr(runner, "run_cells", lambda *args, **options: rows()[:20] + own)
+    own = rows(dims=some)
+    path = tmp_path / "power.png"
+    words = ["benchmark", "power", "--dims", "10,10", "5,2", "--plot", str(path)]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert shown == "\n".join(power_lines(own)) + "\n"
+    assert "x of dimension 5, theta of dimension 2" in shown
+    assert "dimension 3" not in shown
+    assert "Tree" not in shown
+    assert matplotlib.image.imread(path).std() > 0.05
 
 
 def test_means_are_drawn(monkeypatch, tmp_path, capsys):

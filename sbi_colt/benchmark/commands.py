@@ -70,13 +70,7 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
     )
     run.add_argument("--task", nargs="+", metavar="NAME", help="names of tasks")
     run.add_argument("--alpha", nargs="+", type=float, help="sizes of the error")
-    run.add_argument(
-        "--dims",
-        nargs="+",
-        type=_dims,
-        metavar="X,THETA",
-        help="dimensions of x and theta, such as 3,3 10,10",
-    )
+    _add_dims(run, "dimensions of x and theta, such as 3,3 10,10")
     run.add_argument("--methods", nargs="+", metavar="NAME", help="names of methods")
     run.add_argument("--seeds", nargs="+", type=seed, help="default: 0")
     run.add_argument("--batches", type=_positive, help="test batches (default: 100)")
@@ -119,6 +113,7 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         grid = benchmarks.add_parser(name, help=help_text, description=description)
         _add_grid_options(grid, Path(f"{name}.csv"))
         if name == "power":
+            _add_dims(grid, "only these dimensions of x and theta, without the tree")
             grid.add_argument(
                 "--plot", type=Path, metavar="FILE", help="write a figure of the means"
             )
@@ -165,6 +160,12 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         help="where to write the figures (default: here)",
     )
     plot.set_defaults(run=_benchmark_plot)
+
+
+def _add_dims(parser: argparse.ArgumentParser, help_text: str) -> None:
+    parser.add_argument(
+        "--dims", nargs="+", type=_dims, metavar="X,THETA", help=help_text
+    )
 
 
 def _add_grid_options(parser: argparse.ArgumentParser, path: Path) -> None:
@@ -286,17 +287,19 @@ def _benchmark_grid(options: argparse.Namespace) -> int:
     plot = getattr(options, "plot", None)
     if plot and not plot.parent.is_dir():
         raise ValueError(f"--plot: there is no folder {plot.parent}.")
-    cells, lines = {
-        "power": (power.power_cells, power.power_lines),
-        "efficiency": (power.efficiency_cells, power.efficiency_lines),
-    }[options.benchmark]
+    if options.benchmark == "power":
+        cells, lines = power.power_cells(options.dims), power.power_lines
+    else:
+        cells, lines = power.efficiency_cells(), power.efficiency_lines
     rows = run_cells(
-        cells(),
+        cells,
         options.out,
         num_workers=options.jobs,
         command=options.command_line,
         show_progress_bar=not options.quiet,
     )
+    asked = set(cells)  # the file may have others
+    rows = [row for row in rows if row.cell in asked]
     _show(lines(rows))
     if plot:
         power.plot_power(rows).savefig(plot, dpi=100)

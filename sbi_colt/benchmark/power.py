@@ -66,24 +66,27 @@ _PAIRS = (25, 50, 100, 200, 400, 800, 1500)
 _WIDTH = 11
 
 
-def power_cells() -> list[Cell]:
-    """Return the cells of the table: three seeds in small dimensions, one in large."""
+def power_cells(dims: Sequence[tuple[int, int]] | None = None) -> list[Cell]:
+    """Return the cells: three task seeds in small dimensions, one in large.
+
+    Args:
+        dims: Dimensions of x and θ, then without the tree; `None` for the whole table.
+    """
     cells = []
-    for dims in DIMS:
-        seeds = (0, 1, 2) if dims[0] <= 10 else (0,)
+    for pair in dims or DIMS:
         for family in _FAMILIES:
             sizes = {**SIZES, "covariance": (0.0, SIZES["covariance"])}
             for name, size in sizes.items():
                 cells += make_cells(
                     [family + name],
                     size if isinstance(size, tuple) else (size,),
-                    [dims],
-                    seeds=seeds,
+                    [pair],
+                    seeds=(0, 1, 2) if pair[0] <= 10 else (0,),
                     num_batches=_NUM_BATCHES,
                     draws_per_step=_DRAWS_PER_STEP,
                 )
-    # The paper's variant trains for 5000 epochs there, a quarter of an hour.
-    for method in METHODS:
+    # The paper's variant trains for 5000 epochs on it, a quarter of an hour.
+    for method in METHODS if dims is None else ():
         if method != "paper-id":
             cells += make_cells(
                 ["tree"],
@@ -104,7 +107,7 @@ def power_lines(rows: Sequence[Row]) -> Iterator[str]:
     methods = list(METHODS)
     for family, title in _FAMILIES.items():
         perturbed: list[list[float]] = []
-        for dim_x, dim in DIMS:
+        for dim_x, dim in _dims_of(rows):
             yield f"{title}, x of dimension {dim_x}, theta of dimension {dim}"
             yield _line("", methods)
             for name in ("none", *SIZES):
@@ -120,12 +123,13 @@ def power_lines(rows: Sequence[Row]) -> Iterator[str]:
             means = [f"{sum(column) / len(perturbed):.3f}   " for column in columns]
             yield _line(f"{title}, mean", means)
             yield ""
-    yield "Tree, 1000 pairs, 100 draws"
-    yield _line("", methods)
-    for alpha in _TREE:
-        row = [entries.get(("tree", 1, 2, alpha, method)) for method in methods]
-        yield _line(f"{alpha:g}" if alpha else "none", _texts(row, alpha > 0))
-    yield ""
+    if any(row.cell.task == "tree" for row in rows):
+        yield "Tree, 1000 pairs, 100 draws"
+        yield _line("", methods)
+        for alpha in _TREE:
+            row = [entries.get(("tree", 1, 2, alpha, method)) for method in methods]
+            yield _line(f"{alpha:g}" if alpha else "none", _texts(row, alpha > 0))
+        yield ""
     steps = {e.draws_per_step for k, e in entries.items() if k[4].startswith("paper")}
     shown = " or ".join(str(step or "all") for step in sorted(steps, key=str))
     yield "Power at level 0.05 (none: false alarms); 100 training pairs, 500 draws,"
@@ -136,6 +140,7 @@ def power_lines(rows: Sequence[Row]) -> Iterator[str]:
 def plot_power(rows: Sequence[Row]) -> Figure:
     """Return a figure of mean power over the perturbations, by family and dimension."""
     entries = summarise(rows)
+    shown = _dims_of(rows)
     figure, axes = plt.subplots(
         1, 2, figsize=(9, 2.8), sharey=True, layout="constrained"
     )
@@ -148,17 +153,20 @@ def plot_power(rows: Sequence[Row]) -> Figure:
                     entries[(family + name, *dims, size, method)].power
                     for name, size in SIZES.items()
                 )
-                for dims in DIMS
+                for dims in shown
             ]
             ax.bar(
-                [at + (place - (len(METHODS) - 1) / 2) * width for at in range(4)],
+                [
+                    at + (place - (len(METHODS) - 1) / 2) * width
+                    for at in range(len(shown))
+                ],
                 heights,
                 width,
                 color=color,
                 alpha=0.55 if line == "--" else 1.0,  # a method's second form
                 label=_LABELS[method],
             )
-        ax.set_xticks(range(4), [f"{dim_x}, {dim}" for dim_x, dim in DIMS])
+        ax.set_xticks(range(len(shown)), [f"{dim_x}, {dim}" for dim_x, dim in shown])
         ax.set(title=f"{title} posteriors".capitalize(), xlabel="dimensions of x and θ")
         ax.axhline(0.05, color=GREY, lw=0.8, ls=":")
     axes[0].set(ylabel="mean power", ylim=(0, 1.05))
@@ -167,6 +175,13 @@ def plot_power(rows: Sequence[Row]) -> Figure:
         handles, labels, loc="outside upper center", ncols=len(labels), frameon=False
     )
     return figure
+
+
+def _dims_of(rows: Sequence[Row]) -> list[tuple[int, int]]:
+    """Return the dimensions of both families that there are, small ones first."""
+    return sorted(
+        {(row.cell.dim_x, row.cell.dim) for row in rows if row.cell.task != "tree"}
+    )
 
 
 def _line(label: str, texts: Iterable[str]) -> str:
