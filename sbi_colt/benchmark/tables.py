@@ -166,14 +166,15 @@ def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
             figures[family] = figure
     for task in ("tree", "diffusion"):
         if any(key[0] == task for key in entries):
-            figure, ax = plt.subplots(figsize=(5.5, 4), layout="constrained")
+            figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
             _plot_curves(ax, entries, task, (1, 2), task == "diffusion")
             handles, labels = ax.get_legend_handles_labels()
             order = sorted(range(len(labels)), key=lambda i: _REPORTED in labels[i])
-            ax.legend(
+            figure.legend(
                 [handles[i] for i in order],
                 [labels[i] for i in order],
-                fontsize="small",
+                loc="outside right upper",
+                frameon=False,
             )
             ax.set_title(task.capitalize())
             figures[task] = figure
