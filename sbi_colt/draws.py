@@ -64,9 +64,9 @@ class Draws:
         _check_finite(samples, "samples")
         if shuffle:  # in place: taking the kept pairs has made a copy
             shuffle_draws(samples, generator_from(0, "draws", digest(thetas, xs)))
-        dtype = torch.promote_types(thetas.dtype, samples.dtype)
+        thetas, samples = _alike(thetas, samples)
         index = mask.nonzero().flatten().cpu()
-        _set(self, thetas.to(dtype), xs, samples.to(dtype), mask.cpu(), index)
+        _set(self, thetas, xs, samples, mask.cpu(), index)
 
     def __len__(self) -> int:
         return len(self.thetas)
@@ -278,6 +278,23 @@ def _replace(
     new = object.__new__(type(draws))
     _set(new, thetas, xs, samples, draws.mask, index)
     return new
+
+
+def _alike(thetas: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in one type; in single precision if one of them is.
+
+    Rounded alike, 0.1 is equal to 0.1. Else truths and draws of discrete parameters
+    would all differ by one and the same rounding, which ranks would take for an error.
+    """
+    if thetas.dtype == samples.dtype:
+        return thetas, samples
+    return _rounded(thetas), _rounded(samples)
+
+
+def _rounded(values: Tensor) -> Tensor:
+    """Return doubles with the digits of single precision, and of any size."""
+    single = values.float().double()
+    return torch.where(single.isfinite(), single, values.double())
 
 
 def _as_float_tensor(value: Any, name: str) -> Tensor:

@@ -140,6 +140,7 @@ class DensityProbe(Probe):
             mode = "donot_use_mm_for_euclid_dist"
             squares = torch.cdist(points, centres, compute_mode=mode).square_()
             itself = squares == 0
+            itself &= itself.cumsum(dim=2) == 1  # one of equal members
             others = (~itself).sum(dim=2)  # (n, S)
         others = others.clamp_min(1)
         if self.spec.bandwidth is None:
@@ -149,9 +150,11 @@ class DensityProbe(Probe):
         width = 2 * self.spec.bandwidth * between.clamp_min(1e-30)
         exponents = squares.div_(-width.reshape(-1, 1, 1))
         _fill(exponents, itself, -torch.inf)
-        largest = exponents.amax(dim=2)  # as in logsumexp, but in place
+        # As in logsumexp, but in place; finite where all centres are too far.
+        limits = torch.finfo(exponents.dtype)
+        largest = exponents.amax(dim=2).clamp_min_(limits.min)
         total = exponents.sub_(largest.unsqueeze(2)).exp_().sum(dim=2)
-        return others.log() - total.log() - largest
+        return others.log() - total.clamp_min_(limits.tiny).log() - largest
 
 
 def _fill(values: Tensor, where: Tensor, value: float) -> None:
@@ -220,8 +223,9 @@ class DriftProbe(Probe):
             features = embed_xs(xs, self.embedding_net).double()
         if not features.isfinite().all():
             raise ValueError(
-                "embedding_net: expected finite features of every x, got NaN or "
-                "infinity; check the net on standardised xs."
+                f"{'xs' if self.embedding_net is None else 'embedding_net'}: expected "
+                "finite features of every x, got NaN or infinity; check the sizes of "
+                "xs against those of training, and the embedding net if there is one."
             )
         return features
 

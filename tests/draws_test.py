@@ -190,7 +190,14 @@ def test_large_integers_become_doubles_or_an_error():
         Draws(huge, huge, huge.expand(2, 1, 1))
 
 
-def test_mixed_precision_is_promoted():
-    thetas, xs, samples = arrays()
-    draws = Draws(thetas.double(), xs, samples)
+@pytest.mark.parametrize("is_double", ["thetas", "samples"])
+def test_mixed_precision_is_rounded_alike(is_double):
+    """Or 0.1 would differ from 0.1; sizes beyond single precision are kept."""
+    large = torch.tensor([[0.1, 1e100]], dtype=torch.float64)
+    small = torch.tensor([[0.1, 2.0]])
+    thetas, samples = (large, small) if is_double == "thetas" else (small, large)
+    draws = Draws(thetas, torch.zeros(1, 1), samples.expand(3, 1, 2))
     assert draws.samples.dtype == draws.thetas.dtype == torch.float64
+    assert draws.samples[0, 0, 0] == draws.thetas[0, 0]
+    both = draws.samples[0] if is_double == "samples" else draws.thetas
+    assert both[0, 1] == 1e100

@@ -69,6 +69,26 @@ def test_draws_may_come_by_component(generator, within_binomial_band):
     assert within_binomial_band(int((p <= 0.05).sum()), 100, 0.05)
 
 
+@pytest.mark.parametrize("is_double", ["thetas", "samples"])
+def test_discrete_parameters_of_mixed_precision_are_tested_exactly(
+    generator, within_binomial_band, is_double
+):
+    """0.1 in single precision is not 0.1 in double; unrounded, most would reject."""
+    values = torch.tensor([0.1, 0.2, 0.3, 0.7], dtype=torch.float64)
+
+    def make(n):
+        members = values[torch.randint(4, (101, n, 1), generator=generator)]
+        thetas, samples = members[0], members[1:]
+        if is_double == "thetas":
+            samples = samples.float()
+        else:
+            thetas = thetas.float()
+        return Draws(thetas, torch.rand(n, 1, generator=generator), samples)
+
+    p, _ = p_values(make, UNTRAINED, 100, generator)
+    assert within_binomial_band(int((p <= 0.05).sum()), REPETITIONS, 0.05)
+
+
 @pytest.mark.parametrize("config", [UNTRAINED, TRAINED], ids=["untrained", "trained"])
 @pytest.mark.parametrize("num_samples", [1, 5, 100])
 def test_discrete_parameters_are_tested_exactly(

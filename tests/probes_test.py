@@ -122,6 +122,19 @@ def test_bags_of_equal_members_have_a_density(generator):
         )
 
 
+@pytest.mark.parametrize("name", ["energy", "density", "fine-density"])
+def test_a_member_far_from_equal_ones_has_a_finite_density(name, generator):
+    """All kernel centres coincide, so the bandwidth is next to nothing."""
+    members = torch.zeros(2, 401, 2)
+    members[:, -1] = 1e6
+    for numbers in (
+        solved(name, generator, members, members)(members, members),
+        solved(name, generator, members, members).scores(members, members, members),
+    ):
+        assert numbers.isfinite().all()
+        assert (numbers[:, -1] > numbers[:, 0]).all()
+
+
 @pytest.mark.parametrize("compared", [500, 150])
 def test_the_drift_is_that_of_a_linear_error(generator, monkeypatch, compared):
     """Truths are off by 0.8 x₁ in the first parameter; all of them are regressed."""

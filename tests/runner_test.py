@@ -1,6 +1,7 @@
 import csv
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib.image
 import pytest
@@ -22,6 +23,8 @@ from sbi_colt.benchmark.runner import (
 from sbi_colt.benchmark.tables import PAPER, plot_results, summarise, table_lines
 from sbi_colt.benchmark.tasks import SETTINGS
 from sbi_colt.cli import main
+
+RESULTS = Path(__file__).parent.parent / "tutorials" / "results"
 
 
 def cells(**changes):
@@ -295,7 +298,37 @@ def test_other_files_are_no_results(tmp_path, capsys):
     path = tmp_path / "other.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["a", "b"], [1, 2]])
-    with pytest.raises(ValueError, match="expected a file of sbi-colt benchmark run"):
+    with pytest.raises(ValueError, match="expected a file of sbi-colt benchmark"):
         read_rows(path)
     assert main(["benchmark", "table", str(path)]) == 2
     assert "expected a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"mine": 1}', b"a\nlast words", bytes(range(256))]
+)
+def test_other_files_stay_as_they_are(content, tmp_path):
+    path = tmp_path / "mine"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="expected a file of sbi-colt benchmark"):
+        run_cells(cells()[:1], path, show_progress_bar=False)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (",3,3,", ",x1,3,", "x1"),
+        (",3,3,", ",3,", "shorter"),
+        (",3,3,", ",3,3,3,", "longer"),
+        (",100,all,all,1,", ",100,all,all,7,", "a power of 7"),
+    ],
+)
+def test_a_damaged_row_is_named(old, new, message, tmp_path):
+    path = tmp_path / "damaged.csv"
+    lines = (RESULTS / "power.csv").read_text(encoding="utf-8").splitlines()[:5]
+    assert old in lines[3]
+    lines[3] = lines[3].replace(old, new, 1)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"damaged.csv, line 4: .*{message}"):
+        read_rows(path)

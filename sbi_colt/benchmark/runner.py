@@ -10,6 +10,7 @@ file, written as soon as the cells that it runs with are done.
 from __future__ import annotations
 
 import csv
+import math
 import os
 import platform
 import time
@@ -232,6 +233,7 @@ def run_cells(
     """
     path = Path(path)
     if path.exists() and path.stat().st_size:
+        _check_columns(path, path.read_bytes().decode(errors="replace").splitlines())
         _drop_half_line(path)
         done = {row.cell for row in read_rows(path)}
         left = [cell for cell in cells if cell not in done]
@@ -364,32 +366,49 @@ class _Run:
 def read_rows(path: str | os.PathLike) -> list[Row]:
     """Read the rows of a CSV file that `run_cells` wrote."""
     with open(path, encoding="utf-8", newline="") as file:
-        lines = [line for line in file if not line.startswith("#")]
-    reader = csv.DictReader(lines)
-    if reader.fieldnames != _columns():
+        lines = file.read().splitlines()
+    _check_columns(path, lines)
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        texts = next(csv.reader([line]), [])
+        if line.startswith("#") or texts in ([], _columns()):
+            continue
+        try:
+            rows.append(_row(dict(zip(_columns(), texts, strict=True))))
+        except ValueError as error:
+            raise ValueError(
+                f"{path}, line {number}: expected a row of sbi-colt benchmark, got "
+                f"{line!r} ({error}); remove it, and run the command again."
+            ) from error
+    return rows
+
+
+def _check_columns(path: str | os.PathLike, lines: Iterable[str]) -> None:
+    """Raise unless the first line that is no comment names the columns."""
+    first = next((line for line in lines if not line.startswith("#")), "")
+    if first.split(",") != _columns():
         raise ValueError(
-            f"{path}: expected a file of sbi-colt benchmark run, with columns "
+            f"{path}: expected a file of sbi-colt benchmark, with columns "
             f"{', '.join(_columns())}."
         )
-    rows = []
-    for plain in reader:
-        rows.append(
-            Row(
-                Cell(
-                    plain["task"],
-                    int(plain["dim_x"]),
-                    int(plain["dim"]),
-                    float(plain["alpha"]),
-                    plain["method"],
-                    int(plain["seed"]),
-                    int(plain["num_batches"]),
-                    _count(plain["draws_per_step"]),
-                    _count(plain["num_pairs"]),
-                ),
-                *(float(plain[f.name]) for f in fields(Row) if f.name != "cell"),
-            )
-        )
-    return rows
+
+
+def _row(plain: dict[str, str]) -> Row:
+    cell = Cell(
+        plain["task"],
+        int(plain["dim_x"]),
+        int(plain["dim"]),
+        float(plain["alpha"]),
+        plain["method"],
+        int(plain["seed"]),
+        int(plain["num_batches"]),
+        _count(plain["draws_per_step"]),
+        _count(plain["num_pairs"]),
+    )
+    row = Row(cell, *(float(plain[f.name]) for f in fields(Row) if f.name != "cell"))
+    if not (0 <= row.power <= 1 or math.isnan(row.power)):
+        raise ValueError(f"a power of {row.power}")
+    return row
 
 
 def _drop_half_line(path: Path) -> None:
