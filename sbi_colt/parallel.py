@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import joblib
+import torch
 
-__all__ = ["in_parallel"]
+__all__ = ["in_parallel", "one_thread"]
 
 
 def in_parallel(
@@ -41,3 +43,14 @@ def in_parallel(
         ) from error
     results: Any = parallel(joblib.delayed(function)(*task) for task in tasks)
     yield from results
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread: processes side by side have a core each."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -2,7 +2,7 @@
 
 import matplotlib.image
 
-from sbi_colt.benchmark import power, runner, share
+from sbi_colt.benchmark import ablation, power, runner, share
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.power import (
     SIZES,
@@ -20,14 +20,14 @@ def test_the_grid_has_every_family_dimension_and_perturbation():
     tasks = {family + name for family in ("", "curved-") for name in SIZES}
     assert len(set(cells)) == len(cells)
     tree = [c for c in cells if c.task == "tree"]
-    assert len(cells) - len(tree) == 2 * 8 * (3 + 3 + 1 + 1) * len(METHODS)
+    assert len(cells) - len(tree) == 2 * 8 * 4 * 3 * len(METHODS)
     assert {c.task for c in cells} == {*tasks, "tree"}
     assert {c.method for c in tree if c.alpha == 0.5} == set(METHODS) - {"paper-id"}
     nulls = {(c.task, c.dim) for c in cells if c.alpha == 0}
     # Two families, in which both pairs with 10 parameters are one here, and the tree.
     assert len(nulls) == 7
-    assert {c.seed for c in cells if c.dim_x == 10} == {0, 1, 2}
-    assert {c.seed for c in cells if c.dim_x == 100} == {0}
+    for dim_x in (3, 10, 50, 100):
+        assert {c.seed for c in cells if c.dim_x == dim_x} == {0, 1, 2}
 
 
 def rows(default=0.9, dims=None):
@@ -111,11 +111,30 @@ def test_cost_is_told_as_a_ratio_and_exponents(monkeypatch, capsys):
 
 
 def test_the_table_of_shares_fits_a_terminal(monkeypatch):
-    few = [share._Problem("covariance", 0.0, (3, 3), 40)]
-    few += [share._Problem("curved-anisotropic", 1.5, (10, 10), 40)]
+    few = [share.Problem("covariance", 0.0, (3, 3), 40)]
+    few += [share.Problem("curved-anisotropic", 1.5, (10, 10), 40)]
     monkeypatch.setattr(share, "_PROBLEMS", tuple(few))
     lines = list(share.share_lines(repetitions=2, num_workers=1))
     assert max(map(len, lines)) <= 80
     assert lines[0].split()[2:] == ["20%", "30%", "50%", "70%"]
     assert lines[1].startswith("none (3, 3) 40")
     assert lines[2][36:] == lines[3][36:]  # the mean of one error is its own
+
+
+def test_the_table_of_probes_fits_a_terminal(monkeypatch):
+    """The drift probe alone sees a posterior that ignores x."""
+    few = (
+        share.Problem("blind", 1.0, (3, 3), 40),
+        share.Problem("t", 0.01, (3, 3), 20),
+    )
+    monkeypatch.setattr(ablation, "_PROBLEMS", few)
+    monkeypatch.setattr(ablation, "_SEEDS", (20,))
+    options = {"num_batches": 3, "num_workers": 1, "show_progress_bar": False}
+    lines = list(ablation.ablation_lines(**options))
+    assert max(map(len, lines)) <= 80
+    (default,) = [line for line in lines if line.startswith("the default")]
+    (without,) = [line for line in lines if line.startswith("without relief")]
+    assert float(default.split()[2]) == float(without.split()[2]) >= 0.5
+    (drift,) = [line for line in lines if line.startswith("without drift")]
+    assert "blind 1.00 to " in drift
+    assert drift.split()[4] == "s"

@@ -116,18 +116,14 @@ def test_false_alarms_in_the_table_of_power_are_at_the_level(
         assert within_binomial_band(alarms, entry.num_batches, 0.05)
 
 
-def test_other_methods_are_ahead_only_where_the_page_says_so(power):
+def test_no_other_method_is_ahead_by_more_than_a_twentieth(power):
     entries = summarise(power)
-    behind = set()
     for family in ("", "curved-"):
         for dims in DIMS:
             for name, size in SIZES.items():
                 key = (family + name, *dims, size)
                 best = max(entries[(*key, m)].power for m in METHODS if m != "default")
-                if entries[(*key, "default")].power < best - 0.05:
-                    behind.add((family + name, dims))
-    # All are at the level there: 0.03 against TARP's 0.09.
-    assert behind == {("curved-anisotropic", (100, 100))}
+                assert entries[(*key, "default")].power >= best - 0.05, key
 
 
 def test_mean_power_is_what_the_readme_says(power):

@@ -67,7 +67,7 @@ _WIDTH = 11
 
 
 def power_cells(dims: Sequence[tuple[int, int]] | None = None) -> list[Cell]:
-    """Return the cells: three task seeds in small dimensions, one in large.
+    """Return the cells of the table: three task seeds, and the tree with one.
 
     Args:
         dims: Dimensions of x and θ, then without the tree; `None` for the whole table.
@@ -81,7 +81,7 @@ def power_cells(dims: Sequence[tuple[int, int]] | None = None) -> list[Cell]:
                     [family + name],
                     size if isinstance(size, tuple) else (size,),
                     [pair],
-                    seeds=(0, 1, 2) if pair[0] <= 10 else (0,),
+                    seeds=(0, 1, 2),
                     num_batches=_NUM_BATCHES,
                     draws_per_step=_DRAWS_PER_STEP,
                 )

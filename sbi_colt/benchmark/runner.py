@@ -28,7 +28,7 @@ from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.tasks import SETTINGS, Setting, Task, make_task
 from sbi_colt.benchmark.trained import TrainedTask
 from sbi_colt.draws import Draws
-from sbi_colt.parallel import in_parallel
+from sbi_colt.parallel import in_parallel, one_thread
 from sbi_colt.randomness import generator_from
 from sbi_colt.results import CoLTResult
 
@@ -285,12 +285,8 @@ def run_group(cells: Sequence[Cell]) -> list[Row]:
     Returns:
         Their rows, in the same order.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return _run_group(cells)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _run_group(cells: Sequence[Cell]) -> list[Row]:

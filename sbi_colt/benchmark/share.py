@@ -11,15 +11,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
 from sbi_colt.benchmark.tasks import make_task
 from sbi_colt.config import CoLTConfig
-from sbi_colt.parallel import in_parallel
+from sbi_colt.parallel import in_parallel, one_thread
 from sbi_colt.randomness import generator_from
 from sbi_colt.run import run_on_draws
 
-__all__ = ["share_lines"]
+__all__ = ["Problem", "share_lines"]
 
 _SHARES = (0.2, 0.3, 0.5, 0.7)
 _NUM_TASKS = 4  # tasks with other seeds than those of the tables of power
@@ -28,24 +26,39 @@ _NUM_SAMPLES = 300
 
 
 @dataclass(frozen=True)
-class _Problem:
+class Problem:
+    """An error of the benchmark's tasks and a number of pairs to find it with.
+
+    Args:
+        task: Name of the task.
+        alpha: Size of the error; 0 for none.
+        dims: Dimensions of x and θ.
+        num_pairs: Pairs.
+    """
+
     task: str
     alpha: float
     dims: tuple[int, int]
     num_pairs: int
 
+    @property
+    def label(self) -> str:
+        """Name and size of the error, dimensions and pairs."""
+        name = f"{self.task} {self.alpha:g}" if self.alpha else "none"
+        return f"{name} {self.dims} {self.num_pairs}"
+
 
 _PROBLEMS = (
-    _Problem("covariance", 0.0, (3, 3), 200),
-    _Problem("mean", 0.08, (3, 3), 200),
-    _Problem("covariance", 0.2, (3, 3), 200),
-    _Problem("anisotropic", 0.15, (10, 10), 200),
-    _Problem("blind", 1.0, (50, 10), 100),
-    _Problem("curved-mean", 0.15, (3, 3), 200),
-    _Problem("curved-t", 0.2, (3, 3), 200),
-    _Problem("curved-modes", 0.15, (3, 3), 200),
-    _Problem("curved-anisotropic", 1.5, (10, 10), 200),
-    _Problem("curved-mean", 0.05, (3, 3), 1000),
+    Problem("covariance", 0.0, (3, 3), 200),
+    Problem("mean", 0.08, (3, 3), 200),
+    Problem("covariance", 0.2, (3, 3), 200),
+    Problem("anisotropic", 0.15, (10, 10), 200),
+    Problem("blind", 1.0, (50, 10), 100),
+    Problem("curved-mean", 0.15, (3, 3), 200),
+    Problem("curved-t", 0.2, (3, 3), 200),
+    Problem("curved-modes", 0.15, (3, 3), 200),
+    Problem("curved-anisotropic", 1.5, (10, 10), 200),
+    Problem("curved-mean", 0.05, (3, 3), 1000),
 )
 
 
@@ -68,8 +81,7 @@ def share_lines(repetitions: int = 40, num_workers: int = 2) -> Iterator[str]:
             powers += [sum(each) / repetitions for each in zip(*part, strict=True)]
         if problem.alpha:
             totals = [a + b for a, b in zip(totals, powers, strict=True)]
-        name = f"{problem.task} {problem.alpha:g}" if problem.alpha else "none"
-        yield _line(f"{name} {problem.dims} {problem.num_pairs}", powers)
+        yield _line(problem.label, powers)
     count = sum(problem.alpha > 0 for problem in _PROBLEMS)
     yield _line("mean, without none", [total / count for total in totals])
     error = math.sqrt(0.25 / repetitions)
@@ -83,14 +95,12 @@ def _line(label: str, powers: list[float]) -> str:
     return f"{label:<36}" + "".join(f"{f'{a:.2f}/{b:.2f}':>11}" for a, b in both)
 
 
-def _run(problem: _Problem, share: float, index: int) -> tuple[bool, bool]:
+def _run(problem: Problem, share: float, index: int) -> tuple[bool, bool]:
     """Return whether the test pairs, and every pair, reject."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        seed = _FIRST_SEED + index % _NUM_TASKS
-        task = make_task(problem.task, problem.alpha, problem.dims, seed)
-        stream = (problem.task, str(problem.alpha), problem.num_pairs, index)
+    seed = _FIRST_SEED + index % _NUM_TASKS
+    task = make_task(problem.task, problem.alpha, problem.dims, seed)
+    stream = (problem.task, str(problem.alpha), problem.num_pairs, index)
+    with one_thread():
         draws = task.draws(
             problem.num_pairs, _NUM_SAMPLES, generator_from(0, "share", *stream)
         )
@@ -100,6 +110,4 @@ def _run(problem: _Problem, share: float, index: int) -> tuple[bool, bool]:
             seed=index,
             show_progress_bar=False,
         )
-    finally:
-        torch.set_num_threads(threads)
     return result.test_p_value <= 0.05, result.p_value <= 0.05
