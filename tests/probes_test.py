@@ -8,6 +8,7 @@ import torch
 from sbi_colt import CoLT, CoLTConfig, Draws
 from sbi_colt.benchmark.curved import CurvedTask
 from sbi_colt.benchmark.gaussian import GaussianTask
+from sbi_colt.benchmark.lobes import LobesTask
 from sbi_colt.benchmark.tree import TreeTask
 from sbi_colt.blend import BlendProbe
 from sbi_colt.config import PROBES
@@ -348,6 +349,7 @@ def test_relief_is_for_few_parameters():
         (GaussianTask("modes", 0.3, 10, 10), (100, 200), "energy"),
         (GaussianTask("t", 0.5, 3, 3), (100, 200), "fine-density"),
         (TreeTask(0.7), (600, 60), "relief"),
+        (LobesTask(1.0), (500, 100), "ball"),
         (GaussianTask("blind", 1.0, 3, 3), (300, 60), "classifier"),
         (GaussianTask("t", 0.6, 3, 3), (500, 60), "classifier"),
     ],
@@ -358,6 +360,17 @@ def test_each_probe_sees_what_it_is_for(task, size, probe):
     train, test = (task.draws(*size, generator) for _ in range(2))
     colt = CoLT(CoLTConfig(probes=(probe,)), seed=0)
     assert colt.fit(train, show_progress_bar=False).test(test).p_value < 0.01
+
+
+def test_the_ball_alone_sees_a_shape_of_equal_moments():
+    """Why it is in the default, though it takes most of the fit."""
+    generator = torch.Generator().manual_seed(0)
+    train, test = (LobesTask(1.0).draws(500, 100, generator) for _ in range(2))
+    result = CoLT(seed=0).fit(train, show_progress_bar=False).test(test)
+    assert result.p_value <= 0.01
+    assert result.shares["ball"] > 0.99
+    others = [p.p_value for p in result.probes if p.name != "ball"]
+    assert min(others) > 0.01
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -59,6 +59,8 @@ def test_the_papers_grid_is_whole():
     assert {c.seed for c in grid} == {0, 1, 2}
     assert {c.num_batches for c in grid} == {200}
     assert {c.draws_per_step for c in grid} == {None}
+    assert "tree" in {c.task for c in grid}
+    assert "lobes" not in {c.task for c in grid}
     curved = [c for c in grid if c.task == "curved-t" and c.method == "sbc"]
     assert len(curved) == len(SETTINGS["curved-t"].alphas) * 4 * 3
 

@@ -22,6 +22,7 @@ from sbi_colt.benchmark.diffusion import (
     train,
 )
 from sbi_colt.benchmark.gaussian import PERTURBATIONS, GaussianTask
+from sbi_colt.benchmark.lobes import LobesTask
 from sbi_colt.benchmark.tasks import SETTINGS, make_task
 from sbi_colt.benchmark.trained import PROBLEMS, TrainedTask
 from sbi_colt.benchmark.tree import TreeTask, grow
@@ -55,7 +56,9 @@ def test_tasks_are_batched_and_seeded(name):
 
 
 @pytest.mark.usefixtures("unchanged_random_state")
-@pytest.mark.parametrize("name", ["curved-t", "tree", "two-moons-npe", "outliers-npe"])
+@pytest.mark.parametrize(
+    "name", ["curved-t", "tree", "lobes", "two-moons-npe", "outliers-npe"]
+)
 def test_tasks_leave_the_random_state_alone(name):
     make_task(name, 0).draws(5, 3, seeded())
 
@@ -119,6 +122,31 @@ def test_the_anisotropic_error_lies_along_the_least_variance():
     least = torch.linalg.eigh(truths.T.cov()).eigenvectors[:, 0]
     assert float(values[-1]) == pytest.approx(2.0, abs=0.1)
     assert float((vectors[:, -1] @ least).abs()) > 0.99
+
+
+def test_lobes_have_the_moments_of_a_gaussian():
+    """To the second order, radii too; the third order tells them apart."""
+    task = LobesTask(1.0, seed=3)
+    draws = task.draws(200_000, 1, seeded())
+    scales = torch.tensor([2.0, 0.5])
+    truths, others = (
+        ((thetas - draws.xs) / scales).double()
+        for thetas in (draws.thetas, draws.samples[0])
+    )
+    assert truths.mean(dim=0).abs().max() < 0.01
+    assert (truths.T.cov() - torch.eye(2).double()).abs().max() < 0.02
+    radii = [points.norm(dim=1).sort().values for points in (truths, others)]
+    assert (radii[0] - radii[1]).abs()[:-1000].max() < 0.05
+
+    def third(points):
+        x, y = points.T
+        return torch.stack([x**3 - 3 * x * y**2, 3 * x**2 * y - y**3]).mean(dim=1)
+
+    # E r³ / 2 = 3 √(π/2) / 2 = 1.88 in the direction of the lobes
+    assert float(third(truths).norm()) == pytest.approx(1.88, abs=0.05)
+    assert third(others).norm() < 0.05
+    with pytest.raises(ValueError, match="alpha: expected"):
+        LobesTask(1.5)
 
 
 def test_bending_keeps_shapes_and_follows_the_seed():

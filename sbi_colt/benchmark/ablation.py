@@ -42,6 +42,7 @@ _PROBLEMS = (
     Problem("curved-collapse", 0.12, (10, 10), 100),
     Problem("curved-blind", 1.0, (10, 10), 100),
     Problem("tree", 0.25, (1, 2), 400),
+    Problem("lobes", 1.0, (2, 2), 300),
 )
 _SEEDS = (20, 21)  # of tasks, other than those of the tables of power
 _NUM_SAMPLES = 200

@@ -141,7 +141,7 @@ def add_benchmarks(commands: Any, seed: Callable[[str], int]) -> None:
         "ablation",
         help="which probes carry the default, and what they cost",
         description="Measure the default's power with one of its probes left out, and "
-        "with others added, and how long each takes to be fitted (ten minutes on two "
+        "with others added, and how long each takes to be fitted (six minutes on two "
         "cores).",
     )
     ablation.add_argument(

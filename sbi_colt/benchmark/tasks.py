@@ -23,6 +23,7 @@ import torch
 from sbi_colt.benchmark.curved import CurvedTask
 from sbi_colt.benchmark.diffusion import DiffusionTask
 from sbi_colt.benchmark.gaussian import GaussianTask
+from sbi_colt.benchmark.lobes import LobesTask
 from sbi_colt.benchmark.trained import TrainedTask
 from sbi_colt.benchmark.tree import TreeTask
 from sbi_colt.draws import Draws
@@ -120,6 +121,13 @@ SETTINGS: dict[str, Setting] = {
         num_posterior_samples=200,
         dims=((1, 2),),
     ),
+    "lobes": Setting(
+        lambda alpha, dims, seed: LobesTask(alpha, seed),
+        (0.0, 0.5, 1.0),
+        num_pairs=300,
+        num_posterior_samples=200,
+        dims=((2, 2),),
+    ),
     **{
         f"{problem}-{estimator}": Setting(
             _trained(problem, estimator),
@@ -142,7 +150,8 @@ def make_task(
     Args:
         name: A name in `SETTINGS`: a perturbation of the Gaussian family, with
             ``"curved-"`` before it one of the curved family, ``"tree"``,
-            ``"diffusion"``, or a trained posterior such as ``"two-moons-npe"``.
+            ``"diffusion"``, ``"lobes"``, or a trained posterior such as
+            ``"two-moons-npe"``.
         alpha: Size of the error.
         dims: Dimensions of x and θ, for the first two families.
         seed: Seed of what is fixed in the task.
