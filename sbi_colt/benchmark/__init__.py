@@ -1,10 +1,10 @@
 """Tasks with known posteriors, for measuring false alarms and power.
 
 Nothing in the core imports this package. ``gaussian``, ``curved``, ``tree``,
-``diffusion`` and ``trained`` are tasks, listed in ``tasks`` with the paper's settings;
-``methods`` lists what is compared; ``runner`` fills a CSV file cell by cell and
-``tables`` reads it; ``power`` and ``share`` measure the default, ``commands`` is the
-command line. ``speed``, ``rates`` and ``sampling`` compare with sbi's own means;
+``diffusion``, ``lobes`` and ``trained`` are tasks, listed in ``tasks`` with the paper's
+settings; ``methods`` lists what is compared; ``runner`` fills a CSV file cell by cell
+and ``tables`` reads it; ``power``, ``share`` and ``ablation`` measure the default,
+``commands`` is the command line. ``speed``, ``rates`` and ``sampling`` compare with sbi's own means;
 ``zoo`` has one posterior of every kind that sbi trains; ``quiet`` trains without a
 word.
 

@@ -2,8 +2,9 @@ r"""An error of shape alone: three lobes where q has a Gaussian.
 
 Whitened, q is a standard Gaussian in the plane. p has the same radii, but its angles
 have the density (1 + α cos 3(φ − φ₀)) / 2π: the same mean, covariance and Mahalanobis
-distances, and q's density at the truths is as it should be. Only a probe that learns
-where p has more than q can see it. Not one of the paper's tasks.
+distances, and q's density at the truths is as it should be. A probe that learns where p
+has more than q sees it; of the others, a projection, if it happens to lie along a lobe,
+where p is skewed. Not one of the paper's tasks.
 """
 
 from __future__ import annotations
