@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from sbi_colt import CoLT, CoLTConfig, Draws, TestResult, diagnose
+from sbi_colt.benchmark.cells import make_cells
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.runner import make_cells, run_cells
+from sbi_colt.benchmark.runner import run_cells
 from sbi_colt.benchmark.tasks import SETTINGS, Setting
 from sbi_colt.divergences import DIVERGENCES, uniform_grid
 from sbi_colt.kinds import KINDS

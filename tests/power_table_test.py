@@ -11,7 +11,8 @@ from sbi_colt.benchmark.power import (
     power_cells,
     power_lines,
 )
-from sbi_colt.benchmark.runner import Row, read_rows, run_cells
+from sbi_colt.benchmark.rows import Row, read_rows
+from sbi_colt.benchmark.runner import run_cells
 from sbi_colt.cli import main
 
 

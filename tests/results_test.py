@@ -5,6 +5,7 @@ from statistics import fmean
 
 import pytest
 
+from sbi_colt.benchmark.cells import EXACT, default_cells, trained_cells
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.power import (
     SIZES,
@@ -12,13 +13,8 @@ from sbi_colt.benchmark.power import (
     efficiency_lines,
     power_cells,
 )
-from sbi_colt.benchmark.runner import (
-    EXACT,
-    default_cells,
-    read_rows,
-    run_group,
-    trained_cells,
-)
+from sbi_colt.benchmark.rows import read_rows
+from sbi_colt.benchmark.runner import run_group
 from sbi_colt.benchmark.tables import summarise
 from sbi_colt.benchmark.tasks import DIMS
 

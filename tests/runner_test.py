@@ -8,18 +8,10 @@ import pytest
 
 from sbi_colt import TestResult
 from sbi_colt.benchmark import runner
+from sbi_colt.benchmark.cells import EXACT, Cell, default_cells, make_cells, paper_cells
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.runner import (
-    EXACT,
-    Cell,
-    Row,
-    default_cells,
-    make_cells,
-    paper_cells,
-    read_rows,
-    run_cells,
-    run_group,
-)
+from sbi_colt.benchmark.rows import Row, read_rows
+from sbi_colt.benchmark.runner import run_cells, run_group
 from sbi_colt.benchmark.tables import PAPER, plot_results, summarise, table_lines
 from sbi_colt.benchmark.tasks import SETTINGS
 from sbi_colt.cli import main

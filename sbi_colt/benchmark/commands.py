@@ -256,13 +256,13 @@ def _check_fixed(options: argparse.Namespace) -> None:
 
 
 def _benchmark_run(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.runner import (
+    from sbi_colt.benchmark.cells import (
         default_cells,
         make_cells,
         paper_cells,
-        run_cells,
         trained_cells,
     )
+    from sbi_colt.benchmark.runner import run_cells
 
     _check_fixed(options)
     if options.paper:
@@ -339,14 +339,14 @@ def _benchmark_ablation(options: argparse.Namespace) -> int:
 
 
 def _benchmark_table(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.runner import read_rows
+    from sbi_colt.benchmark.rows import read_rows
     from sbi_colt.benchmark.tables import table_lines
 
     return _show(table_lines(read_rows(options.results)))
 
 
 def _benchmark_plot(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.runner import read_rows
+    from sbi_colt.benchmark.rows import read_rows
     from sbi_colt.benchmark.tables import plot_results
 
     paths = plot_results(read_rows(options.results), options.out)

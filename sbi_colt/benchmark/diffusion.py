@@ -168,13 +168,7 @@ class DiffusionTask:
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
-        """Return pairs from p and draws from q.
-
-        Args:
-            num_pairs: Pairs, N.
-            num_posterior_samples: Draws per pair, S.
-            generator: CPU generator.
-        """
+        """Return pairs from p and draws from q; see `GaussianTask.draws`."""
         denoiser = train(self.seed, self.training_steps)
         xs = _observe(num_pairs, generator)
         repeated = xs.repeat(num_posterior_samples, 1)  # (S N, 1)

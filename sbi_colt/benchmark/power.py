@@ -19,9 +19,10 @@ from matplotlib.figure import Figure
 from tqdm.auto import tqdm
 
 from sbi_colt.baselines import C2ST
+from sbi_colt.benchmark.cells import Cell, make_cells
 from sbi_colt.benchmark.gaussian import GaussianTask
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.runner import Cell, Row, make_cells
+from sbi_colt.benchmark.rows import Row
 from sbi_colt.benchmark.tables import STYLES, Entry, summarise
 from sbi_colt.benchmark.tasks import DIMS
 from sbi_colt.clouds import GREY

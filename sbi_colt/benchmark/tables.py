@@ -12,9 +12,10 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sbi_colt.benchmark.cells import EXACT, TRAINED
 from sbi_colt.benchmark.gaussian import PERTURBATIONS
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.runner import EXACT, TRAINED, Row
+from sbi_colt.benchmark.rows import Row
 from sbi_colt.benchmark.tasks import DIMS
 from sbi_colt.clouds import BLUE, GREEN, GREY, ORANGE, PURPLE
 

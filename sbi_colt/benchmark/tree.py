@@ -58,13 +58,7 @@ class TreeTask:
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
-        """Return pairs from p and draws from q.
-
-        Args:
-            num_pairs: Pairs, N.
-            num_posterior_samples: Draws per pair, S.
-            generator: CPU generator.
-        """
+        """Return pairs from p and draws from q; see `GaussianTask.draws`."""
         xs = torch.randn(num_pairs, 1, generator=generator)
         classes = (xs[:, 0] < 0).long()
         shape = (num_posterior_samples, num_pairs)
