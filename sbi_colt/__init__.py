@@ -15,10 +15,9 @@ What to call, in the order in which you may need it:
 - `draw`, `draw_posterior_samples`, `Draws`: the shared draws, from any posterior.
 - `CoLT`, `CoLTConfig`: training and testing as two calls, and all settings.
 - `TestResult`: what a method of your own returns. What a `CoLTResult` hands
-  out are ``sbi_colt.results.ProbeResult`` and, in ``sbi_colt.evidence``,
-  ``Localization`` and ``LocalResult``.
-- ``sbi_colt.plots``: the figures; ``sbi_colt.baselines``: exact SBC, TARP, coverage and
-  C2ST by themselves.
+  out is in ``sbi_colt.results``.
+- ``sbi_colt.report.figures``: the figures.
+- ``sbi_colt.baselines``: exact SBC, TARP, coverage and C2ST by themselves.
 
 The rooms, from the front door down; imports point downward only.
 
@@ -44,14 +43,16 @@ The rooms, from the front door down; imports point downward only.
 """
 
 from sbi_colt.colt import CoLT
-from sbi_colt.comparison import ComparisonReport, compare
+from sbi_colt.compare import compare
 from sbi_colt.config import CoLTConfig
 from sbi_colt.diagnose import diagnose
 from sbi_colt.draws import Draws
-from sbi_colt.report import DiagnosticReport
-from sbi_colt.results import CoLTResult, TestResult
-from sbi_colt.run import check_colt, run_colt
-from sbi_colt.sampling import draw, draw_posterior_samples
+from sbi_colt.report.comparison import ComparisonReport
+from sbi_colt.report.diagnostic import DiagnosticReport
+from sbi_colt.results.colt_result import CoLTResult
+from sbi_colt.results.test_result import TestResult
+from sbi_colt.run_colt import check_colt, run_colt
+from sbi_colt.sampling.draw import draw, draw_posterior_samples
 
 __all__ = [
     "CoLT",

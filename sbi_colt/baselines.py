@@ -33,21 +33,17 @@ import torch
 from scipy.stats import norm
 from torch import Tensor, nn
 
-from sbi_colt.coordinates import Scales, make_frame
 from sbi_colt.draws import Draws
-from sbi_colt.localization import MLP, embed_xs
+from sbi_colt.probes.ball import MLP, embed_xs
+from sbi_colt.probes.coordinates import Scales, make_frame
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
-from sbi_colt.ranks import bag_ranks, randomized_ranks
-from sbi_colt.results import TestResult
-from sbi_colt.testing import (
-    combined_p_value,
-    ks_p_value,
-    ks_statistic,
-    largest_ks,
-    take_members,
-)
+from sbi_colt.results.test_result import TestResult
+from sbi_colt.stats.combine import holm
+from sbi_colt.stats.ranks import bag_ranks, randomized_ranks
+from sbi_colt.stats.redraw import combined_p_value, take_members
+from sbi_colt.stats.uniformity import ks_p_value, ks_statistic, largest_ks
 
-__all__ = ["C2ST", "c2st", "coverage", "holm", "sbc", "tarp"]
+__all__ = ["C2ST", "c2st", "coverage", "sbc", "tarp"]
 
 
 def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> TestResult:
@@ -298,22 +294,6 @@ def _labelled(draws: Draws, scales: Scales) -> tuple[Tensor, Tensor, Tensor]:
     labels = torch.zeros(len(thetas), device=thetas.device)
     labels[: len(draws)] = 1
     return thetas, torch.cat([xs, xs]), labels
-
-
-def holm(p_values: list[float]) -> list[float]:
-    """Return Holm's (1979) adjusted p-values, which control the family-wise level.
-
-    Example:
-        >>> [round(p, 2) for p in holm([0.01, 0.04, 0.03])]
-        [0.03, 0.06, 0.06]
-    """
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = largest
-    return adjusted
 
 
 def _generator(draws: Draws, seed: int | None, name: str) -> torch.Generator:

@@ -15,24 +15,23 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.coordinates import Coordinates, Scales, make_frame
 from sbi_colt.draws import Draws, pair_keys
-from sbi_colt.evidence import Evidence
-from sbi_colt.localization import Probe, x_features
+from sbi_colt.files import load_file, prefixed, save_file, unprefixed
+from sbi_colt.probes.ball import Probe, x_features
+from sbi_colt.probes.coordinates import Coordinates, Scales, make_frame
+from sbi_colt.probes.training import History, build_probe, train_probe
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
-from sbi_colt.ranks import bag_ranks
-from sbi_colt.results import CoLTResult, ProbeResult
-from sbi_colt.storage import load_file, prefixed, save_file, unprefixed
-from sbi_colt.testing import (
-    combined_p_value,
-    distance_margin,
+from sbi_colt.results.colt_result import CoLTResult, ProbeResult
+from sbi_colt.results.local import Evidence
+from sbi_colt.stats.intervals import distance_margin
+from sbi_colt.stats.ranks import bag_ranks
+from sbi_colt.stats.redraw import combined_p_value, take_members
+from sbi_colt.stats.uniformity import (
     ks_p_value,
     ks_statistic,
     pooled_anderson_darling,
-    take_members,
     worst_level,
 )
-from sbi_colt.training import History, build_probe, train_probe
 
 __all__ = ["CoLT"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sbi_colt.divergences import DIVERGENCES
-from sbi_colt.kinds import KINDS
-from sbi_colt.localization import ProbeSpec
+from sbi_colt.probes.ball import ProbeSpec
+from sbi_colt.probes.divergences import DIVERGENCES
+from sbi_colt.probes.registry import KINDS
 
 __all__ = ["PROBES", "CoLTConfig"]
 
@@ -180,7 +180,7 @@ class CoLTConfig:
                 raise ValueError(
                     f"ProbeSpec.kind: expected one of {', '.join(KINDS)}, got "
                     f"{chosen[-1].kind!r}; a kind of your own goes into "
-                    "sbi_colt.kinds.KINDS first."
+                    "sbi_colt.probes.registry.KINDS first."
                 )
         custom = self.embedding is not None
         if custom and not any(spec.embedding == "custom" for spec in chosen):

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 from tqdm.auto import tqdm
 
-from sbi_colt.benchmark.quiet import train_quietly
-from sbi_colt.comparison import compare
+from sbi_colt.compare import compare
 from sbi_colt.randomness import generator_from, isolated_rng
+from sbi_colt.sampling.quiet import train_quietly
 
 __all__ = ["run_demo"]
 

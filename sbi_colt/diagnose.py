@@ -15,14 +15,15 @@ from tqdm.auto import tqdm
 from sbi_colt.baselines import c2st, coverage, sbc, tarp
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws, pair_keys
-from sbi_colt.findings import find
 from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
-from sbi_colt.report import Cost, DiagnosticReport
-from sbi_colt.results import CoLTResult, TestResult
-from sbi_colt.run import run_on_draws
-from sbi_colt.sampling import draw_at_pairs
-from sbi_colt.simulation import simulate_pairs
-from sbi_colt.trends import find_trend
+from sbi_colt.report.diagnostic import Cost, DiagnosticReport
+from sbi_colt.report.findings import find
+from sbi_colt.report.trends import find_trend
+from sbi_colt.results.colt_result import CoLTResult
+from sbi_colt.results.test_result import TestResult
+from sbi_colt.run_colt import run_on_draws
+from sbi_colt.sampling.draw import draw_at_pairs
+from sbi_colt.sampling.pairs import simulate_pairs
 
 __all__ = ["METHODS", "check_options", "diagnose", "diagnose_draws", "prepare_pairs"]
 

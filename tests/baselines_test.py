@@ -5,7 +5,8 @@ from sbi.diagnostics.tarp import _run_tarp
 from sbi.utils.metrics import l2
 
 from sbi_colt import Draws
-from sbi_colt.baselines import C2ST, c2st, coverage, holm, sbc, tarp
+from sbi_colt.baselines import C2ST, c2st, coverage, sbc, tarp
+from sbi_colt.stats.combine import holm
 
 
 @pytest.mark.parametrize("method", [sbc, tarp, coverage])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbi_colt.benchmark.gaussian import GaussianTask
+from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.cli import main
 
 

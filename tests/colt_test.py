@@ -11,7 +11,7 @@ from sbi.neural_nets.embedding_nets import (
 from torch import nn
 
 from sbi_colt import CoLT, CoLTConfig, Draws, check_colt
-from sbi_colt.benchmark.gaussian import GaussianTask
+from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 
 QUICK = CoLTConfig(max_epochs=8, num_redraws=199, num_hidden=16)
 

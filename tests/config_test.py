@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sbi_colt import CoLTConfig
-from sbi_colt.localization import ProbeSpec
+from sbi_colt.probes.ball import ProbeSpec
 
 
 def test_paper_variants_are_to_the_letter():

@@ -214,26 +214,26 @@ def _show(lines: Iterable[str]) -> int:
 
 
 def _benchmark_sampling(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.sampling import compare_leakage, compare_zoo
+    from sbi_colt.benchmark.studies.sampling import compare_leakage, compare_zoo
 
     _show([compare_leakage()])
     return _show(compare_zoo() if options.all else ())
 
 
 def _benchmark_speed(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.speed import compare_speed
+    from sbi_colt.benchmark.studies.speed import compare_speed
 
     return _show(compare_speed())
 
 
 def _benchmark_rates(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.rates import compare_rates
+    from sbi_colt.benchmark.studies.rates import compare_rates
 
     return _show(compare_rates(show_progress_bar=not options.quiet))
 
 
 def _benchmark_curvature(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.curved import curvature_lines
+    from sbi_colt.benchmark.tasks.curved import curvature_lines
 
     return _show(curvature_lines())
 
@@ -256,13 +256,13 @@ def _check_fixed(options: argparse.Namespace) -> None:
 
 
 def _benchmark_run(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.cells import (
+    from sbi_colt.benchmark.grid.cells import (
         default_cells,
         make_cells,
         paper_cells,
         trained_cells,
     )
-    from sbi_colt.benchmark.runner import run_cells
+    from sbi_colt.benchmark.grid.runner import run_cells
 
     _check_fixed(options)
     if options.paper:
@@ -293,8 +293,8 @@ def _benchmark_run(options: argparse.Namespace) -> int:
 
 
 def _benchmark_grid(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark import power
-    from sbi_colt.benchmark.runner import run_cells
+    from sbi_colt.benchmark.grid.runner import run_cells
+    from sbi_colt.benchmark.studies import power
 
     plot = getattr(options, "plot", None)
     if plot and not plot.parent.is_dir():
@@ -319,19 +319,19 @@ def _benchmark_grid(options: argparse.Namespace) -> int:
 
 
 def _benchmark_cost(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.power import cost_lines
+    from sbi_colt.benchmark.studies.power import cost_lines
 
     return _show(cost_lines(show_progress_bar=not options.quiet))
 
 
 def _benchmark_share(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.share import share_lines
+    from sbi_colt.benchmark.studies.share import share_lines
 
     return _show(share_lines(num_workers=options.jobs))
 
 
 def _benchmark_ablation(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.ablation import ablation_lines
+    from sbi_colt.benchmark.studies.ablation import ablation_lines
 
     return _show(
         ablation_lines(num_workers=options.jobs, show_progress_bar=not options.quiet)
@@ -339,14 +339,14 @@ def _benchmark_ablation(options: argparse.Namespace) -> int:
 
 
 def _benchmark_table(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.rows import read_rows
+    from sbi_colt.benchmark.grid.rows import read_rows
     from sbi_colt.benchmark.tables import table_lines
 
     return _show(table_lines(read_rows(options.results)))
 
 
 def _benchmark_plot(options: argparse.Namespace) -> int:
-    from sbi_colt.benchmark.rows import read_rows
+    from sbi_colt.benchmark.grid.rows import read_rows
     from sbi_colt.benchmark.tables import plot_results
 
     paths = plot_results(read_rows(options.results), options.out)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from functools import partial
 
 from sbi_colt.baselines import C2ST, sbc, tarp
-from sbi_colt.benchmark.tasks import Setting
+from sbi_colt.benchmark.tasks.settings import Setting
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
-from sbi_colt.results import CoLTResult, TestResult
+from sbi_colt.results.colt_result import CoLTResult
+from sbi_colt.results.test_result import TestResult
 
 __all__ = ["METHODS", "Tester"]
 

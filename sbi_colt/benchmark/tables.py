@@ -12,12 +12,12 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sbi_colt.benchmark.cells import EXACT, TRAINED
-from sbi_colt.benchmark.gaussian import PERTURBATIONS
+from sbi_colt.benchmark.grid.cells import EXACT, TRAINED
+from sbi_colt.benchmark.grid.rows import Row
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.rows import Row
-from sbi_colt.benchmark.tasks import DIMS
-from sbi_colt.clouds import BLUE, GREEN, GREY, ORANGE, PURPLE
+from sbi_colt.benchmark.tasks.gaussian import PERTURBATIONS
+from sbi_colt.benchmark.tasks.settings import DIMS
+from sbi_colt.report.clouds import BLUE, GREEN, GREY, ORANGE, PURPLE
 
 __all__ = ["PAPER", "STYLES", "Entry", "plot_results", "summarise", "table_lines"]
 

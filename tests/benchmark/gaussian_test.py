@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sbi_colt.benchmark.gaussian import PERTURBATIONS, GaussianTask
+from sbi_colt.benchmark.tasks.gaussian import PERTURBATIONS, GaussianTask
 
 ALPHAS = {"t": 0.3, "modes": 0.3, "collapse": 0.3}
 

@@ -1,0 +1,1 @@
+"""The grid of cells, and the runner that fills a CSV file."""

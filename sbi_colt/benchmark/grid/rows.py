@@ -1,0 +1,137 @@
+"""The benchmark's results: a row for each cell, and the CSV file that holds them.
+
+The file's first lines, after a hash, are the commands and the versions that made it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict, astuple, dataclass, fields
+from importlib.metadata import version
+from pathlib import Path
+
+from sbi_colt.benchmark.grid.cells import Cell
+
+__all__ = [
+    "Row",
+    "check_columns",
+    "drop_half_line",
+    "header",
+    "metadata",
+    "plain_row",
+    "read_rows",
+]
+
+_NONE = "all"  # how a file says `None`
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured in a cell.
+
+    Args:
+        cell: The cell.
+        power: Share of the batches rejected at level 0.05.
+        statistic: Mean statistic; for CoLT the distance.
+        distance_lower: Mean certified distance, for CoLT.
+        fit_seconds: Seconds of training.
+        test_seconds: Seconds of a test, on average.
+    """
+
+    cell: Cell
+    power: float
+    statistic: float
+    distance_lower: float
+    fit_seconds: float
+    test_seconds: float
+
+
+def read_rows(path: str | os.PathLike) -> list[Row]:
+    """Read the rows of a CSV file that `run_cells` wrote."""
+    with open(path, encoding="utf-8", newline="") as file:
+        lines = file.read().splitlines()
+    check_columns(path, lines)
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        texts = next(csv.reader([line]), [])
+        if line.startswith("#") or texts in ([], _columns()):
+            continue
+        try:
+            rows.append(_row(dict(zip(_columns(), texts, strict=True))))
+        except ValueError as error:
+            raise ValueError(
+                f"{path}, line {number}: expected a row of sbi-colt benchmark, got "
+                f"{line!r} ({error}); remove it, and run the command again."
+            ) from error
+    return rows
+
+
+def check_columns(path: str | os.PathLike, lines: Iterable[str]) -> None:
+    """Raise unless the first line that is no comment names the columns."""
+    first = next((line for line in lines if not line.startswith("#")), "")
+    if first.split(",") != _columns():
+        raise ValueError(
+            f"{path}: expected a file of sbi-colt benchmark, with columns "
+            f"{', '.join(_columns())}."
+        )
+
+
+def _row(plain: dict[str, str]) -> Row:
+    cell = Cell(
+        plain["task"],
+        int(plain["dim_x"]),
+        int(plain["dim"]),
+        float(plain["alpha"]),
+        plain["method"],
+        int(plain["seed"]),
+        int(plain["num_batches"]),
+        _count(plain["draws_per_step"]),
+        _count(plain["num_pairs"]),
+    )
+    row = Row(cell, *(float(plain[f.name]) for f in fields(Row) if f.name != "cell"))
+    if not (0 <= row.power <= 1 or math.isnan(row.power)):
+        raise ValueError(f"a power of {row.power}")
+    return row
+
+
+def drop_half_line(path: Path) -> None:
+    """Remove a last line that was cut off when its process was killed."""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        path.write_bytes(whole)
+
+
+def _columns() -> list[str]:
+    return [f.name for f in fields(Cell)] + [
+        f.name for f in fields(Row) if f.name != "cell"
+    ]
+
+
+def plain_row(row: Row) -> list[str]:
+    cell = [_NONE if value is None else str(value) for value in astuple(row.cell)]
+    numbers = [v for name, v in asdict(row).items() if name != "cell"]
+    return cell + [f"{number:.6g}" for number in numbers]
+
+
+def _count(text: str) -> int | None:
+    return None if text == _NONE else int(text)
+
+
+def header(command: str) -> str:
+    return metadata(command) + ",".join(_columns()) + "\n"
+
+
+def metadata(command: str) -> str:
+    """Return what the rows below are made by, as comment lines."""
+    packages = ("sbi_colt", "sbi", "torch", "numpy", "scipy")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    lines = [
+        f"# {command or 'sbi_colt.benchmark.grid.runner.run_cells'}",
+        f"# Python {platform.python_version()}, {versions}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,190 @@
+"""Run the benchmark cell by cell, in parallel, and go on where it stopped.
+
+A cell trains on one set of pairs and tests its method on many fresh batches. All
+methods of a task see the same pairs, so the cells that differ in the method alone run
+together: making the batches of large problems takes longer than testing them. Each cell
+is a line of a CSV file, written as soon as the cells that it runs with are done.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import torch
+from tqdm.auto import tqdm
+
+from sbi_colt.benchmark.grid.cells import EXACT, Cell
+from sbi_colt.benchmark.grid.rows import (
+    Row,
+    check_columns,
+    drop_half_line,
+    header,
+    metadata,
+    plain_row,
+    read_rows,
+)
+from sbi_colt.benchmark.methods import METHODS
+from sbi_colt.benchmark.tasks.settings import SETTINGS, Setting, Task, make_task
+from sbi_colt.benchmark.tasks.trained import TrainedTask
+from sbi_colt.draws import Draws
+from sbi_colt.randomness import generator_from
+from sbi_colt.results.colt_result import CoLTResult
+from sbi_colt.sampling.parallel import in_parallel, one_thread
+
+__all__ = ["run_cells", "run_group"]
+
+_LEVEL = 0.05
+_NUM_EXACT_XS = 10
+_LONG = {("tree", "paper-full"), ("tree", "paper-id")}
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    path: str | os.PathLike,
+    *,
+    num_workers: int = 1,
+    command: str = "",
+    show_progress_bar: bool = True,
+) -> list[Row]:
+    """Run the cells that a CSV file does not have yet, and return all its rows.
+
+    Args:
+        cells: The cells.
+        path: The CSV file; made where there is none.
+        num_workers: Processes. With 1, a joblib backend that you have set decides.
+        command: The command that asked for it, kept in the file's first lines.
+        show_progress_bar: Whether to show progress and time left.
+    """
+    path = Path(path)
+    if path.exists() and path.stat().st_size:
+        check_columns(path, path.read_bytes().decode(errors="replace").splitlines())
+        drop_half_line(path)
+        done = {row.cell for row in read_rows(path)}
+        left = [cell for cell in cells if cell not in done]
+        if left and (lines := metadata(command)) not in path.read_text("utf-8"):
+            with path.open("a", encoding="utf-8") as file:
+                file.write(lines)
+    else:
+        left = list(cells)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(header(command), encoding="utf-8")
+    progress = tqdm(
+        total=len(cells),
+        initial=len(cells) - len(left),
+        desc="Cells",
+        unit="cell",
+        disable=not show_progress_bar,
+        smoothing=0.05,
+    )
+    tasks = [(group,) for group in _together(left)]
+    with progress, path.open("a", encoding="utf-8", newline="") as file:
+        for rows in in_parallel(run_group, tasks, num_workers, ordered=False):
+            csv.writer(file, lineterminator="\n").writerows(map(plain_row, rows))
+            file.flush()
+            os.fsync(file.fileno())
+            progress.set_postfix_str(rows[0].cell.task)
+            progress.update(len(rows))
+    return read_rows(path)
+
+
+def _together(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
+    """Return the cells that see the same batches, the longest first."""
+    groups: dict[Cell, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        # What takes a quarter of an hour runs by itself, and before the others, lest
+        # one process work on it at the end while the others have nothing to do.
+        alone = (cell.task, cell.method) in _LONG
+        key = cell if alone else replace(cell, method="", draws_per_step=None)
+        groups[key].append(cell)
+    tuples = [tuple(group) for group in groups.values()]
+    return sorted(tuples, key=lambda t: (t[0].task, t[0].method) not in _LONG)
+
+
+def run_group(cells: Sequence[Cell]) -> list[Row]:
+    """Train and test in cells that differ in the method alone, on one thread.
+
+    Args:
+        cells: The cells.
+
+    Returns:
+        Their rows, in the same order.
+    """
+    with one_thread():
+        return _run_group(cells)
+
+
+def _run_group(cells: Sequence[Cell]) -> list[Row]:
+    cell = cells[0]
+    setting = SETTINGS[cell.task]
+    task = make_task(cell.task, cell.alpha, (cell.dim_x, cell.dim), cell.seed)
+    stream = (cell.task, cell.dim_x, cell.dim, str(cell.alpha))
+
+    def batch(name: str | int):
+        generator = generator_from(cell.seed, "benchmark", *stream, name)
+        num_pairs = cell.num_pairs or setting.num_pairs
+        return task.draws(num_pairs, setting.num_posterior_samples, generator)
+
+    rows: dict[Cell, Row] = {}
+    for one in cells:
+        if one.method == EXACT:
+            generator = generator_from(one.seed, EXACT, *stream)
+            rows[one] = _exact_row(one, task, generator)
+    tested = [one for one in cells if one.method != EXACT]
+    if tested:
+        train = batch("train")
+        runs = [_Run(one, train, setting) for one in tested]
+        for index in range(cell.num_batches):
+            draws = batch(index)
+            for run in runs:
+                run.test(draws)
+        rows |= {run.cell: run.row() for run in runs}
+    return [rows[one] for one in cells]
+
+
+def _exact_row(cell: Cell, task: Task, generator: torch.Generator) -> Row:
+    if not isinstance(task, TrainedTask):
+        raise ValueError(f"method: {EXACT} is for trained posteriors alone.")
+    start = time.perf_counter()
+    accuracy = task.accuracy(_NUM_EXACT_XS, generator)
+    seconds = time.perf_counter() - start
+    return Row(cell, float("nan"), accuracy, float("nan"), 0.0, seconds)
+
+
+class _Run:
+    """One cell's method, trained, and what it has found so far."""
+
+    def __init__(self, cell: Cell, train: Draws, setting: Setting):
+        self.cell = cell
+        start = time.perf_counter()
+        make = METHODS[cell.method]
+        self.tester = make(train, setting, cell.seed, cell.draws_per_step)
+        self.fit_seconds = time.perf_counter() - start
+        self.test_seconds = 0.0
+        # p-value, statistic and certified distance of each batch
+        self.found: list[tuple[float, float, float]] = []
+
+    def test(self, draws: Draws) -> None:
+        start = time.perf_counter()
+        result = self.tester(draws)
+        self.test_seconds += time.perf_counter() - start
+        is_colt = isinstance(result, CoLTResult)
+        lower = result.distance_lower if is_colt else float("nan")
+        self.found.append((result.p_value, result.statistic, lower))
+
+    def row(self) -> Row:
+        p_values, statistics, lower = zip(*self.found, strict=True)
+        return Row(
+            self.cell,
+            fmean(p <= _LEVEL for p in p_values),
+            fmean(statistics),
+            fmean(lower),
+            self.fit_seconds,
+            self.test_seconds / len(self.found),
+        )

@@ -1,0 +1,1 @@
+"""Studies: what a command measures and prints."""

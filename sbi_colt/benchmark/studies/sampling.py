@@ -1,0 +1,112 @@
+"""How fast draws are made here and by sbi's own means, in one run."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import torch
+from sbi.inference.posteriors import DirectPosterior
+from sbi.utils import BoxUniform
+from sbi.utils.diagnostics_utils import get_posterior_samples_on_batch
+
+from sbi_colt.benchmark.tasks.zoo import ZOO, exhibit
+from sbi_colt.randomness import generator_from, isolated_rng
+from sbi_colt.sampling.draw import draw_posterior_samples
+
+__all__ = ["compare_leakage", "compare_zoo"]
+
+# Samplers that take one x at a time are timed on few xs and scaled up.
+_FEW_XS = {
+    "nle, vectorised slice": 10,
+    "nle, slice": 1,
+    "nre, vectorised slice": 10,
+    "nle, iid trials": 1,
+    "nle, rejection": 2,
+    "nle, importance": 10,
+    "nle, vi": 1,
+    "npse, sde": 10,
+    "npse, ode": 10,
+    "fmpe, ode": 10,
+    "fmpe, sde": 10,
+    "mnle": 10,
+}
+
+
+def compare_zoo(num_xs: int = 100, num_samples: int = 500) -> Iterator[str]:
+    """Yield the lines of a table of seconds, here and by sbi's own helper."""
+    yield f"Seconds for {num_xs} xs x {num_samples} draws (* scaled up from fewer xs)"
+    yield f"{'posterior':<24}{'here':>10}{'sbi':>10}{'sbi / here':>12}"
+    for name in ZOO:
+        few = min(num_xs, _FEW_XS.get(name, num_xs))
+        posterior = exhibit(name).posterior
+        xs = exhibit(name).observe(few, generator_from(0, "benchmark", name))
+        scale = num_xs / few
+        here = _seconds(
+            lambda p=posterior, xs=xs: draw_posterior_samples(
+                p, xs, num_samples, seed=0, show_progress_bar=False
+            )
+        )
+        theirs = _seconds(
+            lambda p=posterior, xs=xs: get_posterior_samples_on_batch(
+                xs, p, torch.Size((num_samples,))
+            )
+        )
+        star = "*" if few < num_xs else " "
+        shown = "".join(
+            f"{'fails' if t is None else format(scale * t, '.2f'):>9}{star}"
+            for t in (here, theirs)
+        )
+        ratio = f"{theirs / here:.1f}" if here and theirs else ""
+        yield f"{name:<24}{shown}{ratio:>12}"
+
+
+def compare_leakage(
+    num_xs: int = 500, num_samples: int = 500, share: float = 0.01
+) -> str:
+    """Return a line on a posterior that leaks heavily at a share of the xs.
+
+    An NPE whose prior is a box: at most xs nearly all draws lie inside, at a few
+    about one in a hundred does.
+    """
+    estimator = exhibit("npe-mdn").posterior.posterior_estimator
+    box = BoxUniform(-2.5 * torch.ones(2), 2.5 * torch.ones(2))
+    posterior = DirectPosterior(estimator, box)
+    generator = generator_from(0, "leakage")
+    xs = 0.5 * torch.randn(num_xs, 2, generator=generator)
+    xs[: max(1, round(share * num_xs))] = torch.tensor([4.5, 4.0])
+
+    def ours():
+        draw_posterior_samples(
+            posterior,
+            xs,
+            num_samples,
+            seed=0,
+            show_progress_bar=False,
+            min_acceptance=1e-6,
+        )
+
+    def theirs():
+        posterior.sample_batched((num_samples,), xs, show_progress_bars=False)
+
+    here, sbi = _seconds(ours), _seconds(theirs)
+    assert here is not None
+    assert sbi is not None
+    return (
+        f"{share:.0%} of {num_xs} xs leak heavily, {num_samples} draws each: "
+        f"here {here:.2f} s, sbi's sample_batched {sbi:.2f} s, "
+        f"{sbi / here:.1f} times faster"
+    )
+
+
+def _seconds(call: Callable[[], object]) -> float | None:
+    """Return how long a call takes, or `None` where it is not implemented."""
+    with isolated_rng(generator_from(0, "benchmark")), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.perf_counter()
+        try:
+            call()
+        except (RuntimeError, ValueError, NotImplementedError):
+            return None
+        return time.perf_counter() - start

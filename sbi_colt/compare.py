@@ -1,0 +1,181 @@
+"""Several posteriors on the same simulations, ranked by how wrong they are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbi_colt.config import CoLTConfig
+from sbi_colt.diagnose import check_options, diagnose_draws, prepare_pairs
+from sbi_colt.draws import Draws
+from sbi_colt.randomness import resolve_seed
+from sbi_colt.report.comparison import ComparisonReport
+from sbi_colt.results.colt_result import CoLTResult
+from sbi_colt.sampling.draw import draw_at_pairs
+from sbi_colt.stats.paired import closer_p_value
+
+__all__ = ["compare"]
+
+
+def compare(
+    posteriors: Mapping[str, Any],
+    prior: Any = None,
+    simulator: Any = None,
+    *,
+    thetas: Any = None,
+    xs: Any = None,
+    num_simulations: int = 1000,
+    num_posterior_samples: int = 500,
+    methods: Sequence[str | Callable] = ("colt", "sbc", "tarp", "c2st"),
+    config: CoLTConfig | None = None,
+    level: float = 0.05,
+    parameter_names: Sequence[str] | None = None,
+    seed: int | None = None,
+    device: str | torch.device = "cpu",
+    num_workers: int = 1,
+    show_progress_bar: bool = True,
+    checkpoint: str | os.PathLike | None = None,
+    **sampling: Any,
+) -> ComparisonReport:
+    """Test several posteriors on the same simulations, with the same seeds.
+
+    They are ranked by D = max_p sup_u |F_p(u) − u|, the largest deviation of the ranks'
+    distribution functions that the probes found for each (`CoLTResult.distance`).
+
+    Args:
+        posteriors: Posteriors by name, at least two, as in `diagnose`.
+        prior: Prior, to simulate pairs from; with ``simulator``.
+        simulator: Simulator of x given θ; with ``prior``.
+        thetas: True parameters of pairs already simulated, with shape ``(N, d)``. No
+            posterior may have been trained on them.
+        xs: Their observations, with shape ``(N, …)``.
+        num_simulations: Pairs to simulate, with ``prior`` and ``simulator``.
+        num_posterior_samples: Draws per x.
+        methods: As in `diagnose`; ``"colt"`` must be among them.
+        config: Settings of CoLT.
+        level: Level of each posterior's verdict, and of all comparisons together.
+        parameter_names: Names of the parameters.
+        seed: Seed of everything.
+        device: Device to train and test on.
+        num_workers: Processes for simulators and samplers that take one at a time.
+        show_progress_bar: Whether to show progress.
+        checkpoint: A folder that keeps the draws; each posterior has a folder in it.
+        **sampling: Further options of `draw_posterior_samples`.
+
+    Returns:
+        The comparison; print it. A pair that one posterior could not be sampled at is
+        left out for all. Null hypothesis of "a is closer than b": a's largest deviation
+        is no smaller than b's; its p-value is asymptotic, unlike those of the methods.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> prior = MultivariateNormal(torch.zeros(1), torch.eye(1))
+        >>> def simulator(thetas):
+        ...     return thetas + torch.randn_like(thetas)
+        >>> def normal(scale):  # exact for scale = 0.5 ** 0.5
+        ...     return lambda xs, num: xs / 2 + scale * torch.randn(num, *xs.shape)
+        >>> comparison = compare(
+        ...     {"wide": normal(2.0), "exact": normal(0.5**0.5)},
+        ...     prior,
+        ...     simulator,
+        ...     num_simulations=300,
+        ...     num_posterior_samples=30,
+        ...     methods=("colt",),
+        ...     seed=0,
+        ...     show_progress_bar=False,
+        ... )
+        >>> list(comparison.reports)
+        ['exact', 'wide']
+        >>> comparison.closer["exact", "wide"] < 0.05
+        True
+    """
+    seed = resolve_seed(seed)
+    _check_posteriors(posteriors)
+    check_options(methods, level)
+    if "colt" not in methods:
+        raise ValueError(f"methods: expected 'colt' among them, got {methods!r}.")
+    thetas, xs = prepare_pairs(
+        prior,
+        simulator,
+        thetas,
+        xs,
+        num_simulations,
+        seed=seed,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+    )
+    draws: dict[str, Draws] = {}
+    seconds: dict[str, float] = {}
+    for number, (name, posterior) in enumerate(posteriors.items()):
+        start = time.perf_counter()
+        draws[name] = draw_at_pairs(
+            posterior,
+            thetas,
+            xs,
+            num_posterior_samples,
+            seed=seed,
+            num_workers=num_workers,
+            show_progress_bar=show_progress_bar,
+            device=device,
+            checkpoint=None if checkpoint is None else Path(checkpoint) / str(number),
+            **sampling,
+        )
+        seconds[name] = time.perf_counter() - start
+    shared = torch.stack([own.mask for own in draws.values()]).all(dim=0)
+    reports = {}
+    for name, own in draws.items():
+        report = diagnose_draws(
+            own.select(shared[own.index]),
+            methods=methods,
+            config=config,
+            level=level,
+            parameter_names=parameter_names,
+            seed=seed,
+            device=device,
+            show_progress_bar=show_progress_bar,
+        )
+        spent = {"sampling": seconds[name], **report.cost.seconds}
+        reports[name] = replace(report, cost=replace(report.cost, seconds=spent))
+    ranked = sorted(reports, key=lambda name: reports[name].colt.distance)
+    return ComparisonReport(
+        reports={name: reports[name] for name in ranked},
+        closer={
+            (a, b): _closer(reports[a].colt, reports[b].colt)
+            for a, b in permutations(ranked, 2)
+        },
+        level=level,
+    )
+
+
+def _closer(first: CoLTResult, second: CoLTResult) -> float:
+    assert torch.equal(first.index, second.index)  # the same test pairs, in order
+    balls = [(probe.level, probe.sign) for probe in second.probes]
+    return closer_p_value(_ranks(first), _ranks(second), balls)
+
+
+def _ranks(result: CoLTResult) -> Tensor:
+    return torch.stack([probe.ranks for probe in result.probes])  # (P, n)
+
+
+def _check_posteriors(posteriors: Any) -> None:
+    if not isinstance(posteriors, Mapping):
+        raise TypeError(
+            'posteriors: expected a dict such as {"npe": a, "fmpe": b}, got '
+            f"{type(posteriors).__name__}."
+        )
+    if len(posteriors) < 2:
+        raise ValueError(
+            f"posteriors: expected at least two to compare, got {len(posteriors)}; "
+            "use diagnose for one."
+        )
+    for name in posteriors:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"posteriors: expected names as keys, got {name!r}.")

@@ -1,0 +1,1 @@
+"""Probes: one number for every member of a bag."""

@@ -1,0 +1,1 @@
+"""From results to findings, sentences, figures, pages and files."""

@@ -1,0 +1,1 @@
+"""What a test returns: frozen dataclasses of numbers."""

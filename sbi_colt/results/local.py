@@ -1,0 +1,216 @@
+"""What a test keeps of its pairs to say where q is wrong, and what it then says."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbi_colt.draws import shuffle_draws
+from sbi_colt.probes.ball import Probe
+from sbi_colt.probes.coordinates import Frame, Scales
+from sbi_colt.randomness import digest, generator_from
+from sbi_colt.stats.intervals import wilson_interval
+from sbi_colt.stats.nearness import nearness_weights
+
+__all__ = ["Evidence", "LocalResult", "Localization"]
+
+# Weights of neighbours held at once: 2**22 doubles are 32 MiB.
+_CHUNK = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Localization:
+    """The ball whose masses under q and p differ most, for each of n xs.
+
+    How much of q it holds was chosen on the training pairs, so that the masses under p
+    are estimates without a choice made on the same data. Intervals are Wilson's, with
+    Bonferroni's adjustment for the choice of the probe.
+
+    Args:
+        probe: Name of the probe it belongs to, that with the largest statistic.
+        centres: Centres θ_l(x), with shape ``(n, d)``; of a probe that has none, the
+            draw with the smallest number.
+        radii: Radii in the probe's metric, the largest number of the probe inside, with
+            shape ``(n,)``; `contains` tells which parameters that means.
+        mass_q: Mass of the ball under q, the same at every x by construction.
+        mass_p: Estimated mass under p, averaged over x.
+        mass_p_interval: Confidence interval of ``mass_p``.
+        sign: +1 where p has more mass in the ball than q, −1 where it has less.
+        local_mass_p: Estimated mass under p near each x, from the nearest test pairs,
+            with shape ``(n,)``; `CoLTResult.at` has an exact p-value.
+        local_mass_p_interval: Its confidence interval for each x by itself, at the
+            effective number of neighbours, with shape ``(n, 2)``.
+        borrowed: For each x, whether the moments of the nearest test pair's bag stood
+            in for those of draws at this x; with shape ``(n,)``.
+    """
+
+    probe: str
+    centres: Tensor
+    radii: Tensor
+    mass_q: float
+    mass_p: float
+    mass_p_interval: tuple[float, float]
+    sign: int
+    local_mass_p: Tensor
+    local_mass_p_interval: Tensor
+    borrowed: Tensor
+    _probe: Probe = field(repr=False)
+    _frame: Frame = field(repr=False)
+    _bags: Tensor = field(repr=False)  # (n, M, d), in the frame
+    _xs: Tensor = field(repr=False)  # (n, …), as the probe sees them
+
+    def contains(self, thetas: Any) -> Tensor:
+        """Return which parameters lie in the ball of their x.
+
+        Args:
+            thetas: Parameters with shape ``(S, n, d)``, S for each x.
+
+        Returns:
+            Booleans with shape ``(S, n)``.
+        """
+        thetas = _tensor(thetas, "thetas").to(self.centres.device)
+        if thetas.ndim != 3 or thetas.shape[1:] != self.centres.shape:
+            raise ValueError(
+                f"thetas: expected (S, {', '.join(map(str, self.centres.shape))}), "
+                f"got {tuple(thetas.shape)}."
+            )
+        with torch.no_grad():
+            points = self._frame.to_points(thetas.transpose(0, 1))
+            scores = self._probe.scores(points, self._bags, self._xs)  # (n, S)
+        return (scores <= self.radii.unsqueeze(1)).T
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """The verdict near one observation.
+
+    Args:
+        p_value: Exact p-value. Null: q(θ | x) = p(θ | x) at the nearest
+            ``num_neighbours`` test xs; sample size ``num_effective``; resolution
+            1 / (num_redraws + 1).
+        distance: Largest weighted deviation of the ranks over all probes.
+        probe: Name of the probe that shows it.
+        num_neighbours: Test pairs that count.
+        num_effective: Their effective number, given that nearer ones count for more.
+        reach: Distance of the farthest that counts, in standardised x (or in the
+            features of the embedding net).
+    """
+
+    p_value: float
+    distance: float
+    probe: str
+    num_neighbours: int
+    num_effective: float
+    reach: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a result keeps of the test pairs to answer "where?"."""
+
+    members: Tensor  # (N, K + 1, d), the bags
+    truth: Tensor  # (N,), which member is the true parameter
+    xs: Tensor  # (N, …)
+    tables: Tensor  # (P, N, K + 1), ranks of all members under each probe
+    features: Tensor  # (N, F), of the test xs
+    embed: Callable[[Tensor], Tensor]  # xs to features
+    probe: Probe  # the leading one
+    scales: Scales
+
+    def checked_neighbours(self, number: int | None) -> int:
+        """Return how many test pairs count; by default a tenth, and at least 30."""
+        if number is None:
+            number = max(30, len(self.xs) // 10)
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ValueError(
+                f"num_neighbours: expected an integer of at least 1, got {number!r}."
+            )
+        return min(number, len(self.xs))
+
+    def local_masses(
+        self, inside: Tensor, xs: Tensor, num_neighbours: int, confidence: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return the mass of the ball under p near each x, and Wilson's interval.
+
+        Args:
+            inside: 1 for each test pair whose truth lies in its ball, else 0, ``(N,)``.
+            xs: Observations, with shape ``(n, …)``.
+            num_neighbours: Test pairs behind each mass.
+            confidence: Confidence of each interval.
+        """
+        points = self.embed(xs)
+        step = max(1, _CHUNK // len(self.xs))
+        masses, sizes = [], []
+        for part in points.split(step):
+            weights = nearness_weights(self.features, part, num_neighbours)
+            weights = (weights / weights.sum(dim=1, keepdim=True)).cpu()  # (n, N)
+            masses.append(weights @ inside)
+            sizes.append(1 / weights.square().sum(dim=1))
+        return torch.cat(masses), wilson_interval(
+            torch.cat(masses), torch.cat(sizes), confidence
+        )
+
+    def warn_if_far(self, gaps: Tensor) -> None:
+        """Warn where an observation is farther from all test xs than they are."""
+        features = self.features.double()
+        sample = features[:1000]  # enough to know how far apart neighbours are
+        between = torch.cdist(sample, features)
+        between[between == 0] = math.inf  # itself, and repeats
+        usual = between.amin(dim=1)
+        usual = usual[usual.isfinite()]
+        if len(usual) and gaps.min() > 3 * usual.max():
+            nearest, most = float(gaps.min()), float(usual.max())
+            warnings.warn(
+                f"x_o: it is far from every test x (the nearest is at {nearest:.2g}, "
+                f"test xs are at most {most:.2g} from their own nearest), so this "
+                "verdict is about other xs.",
+                stacklevel=3,
+            )
+
+    def checked_xs(self, xs: Any, name: str) -> Tensor:
+        """Return observations like the test xs, with shape ``(n, …)``, or raise."""
+        shape = tuple(self.xs.shape[1:])
+        xs = _tensor(xs, name).to(self.xs)
+        if tuple(xs.shape) == shape:
+            xs = xs.unsqueeze(0)
+        if xs.ndim == 0 or tuple(xs.shape[1:]) != shape or not len(xs):
+            expected = ", ".join(map(str, ("1" if name == "x_o" else "n", *shape)))
+            raise ValueError(f"{name}: expected ({expected}), got {tuple(xs.shape)}.")
+        if not xs.isfinite().all():
+            raise ValueError(f"{name}: expected finite values, got NaN or infinity.")
+        return xs
+
+    def bags_at(self, xs: Tensor, samples: Any) -> tuple[Tensor, Tensor]:
+        """Return bags ``(n, M, d)`` at xs, and whether each is that of another x."""
+        if samples is None:
+            gaps = torch.cdist(self.embed(xs).double(), self.features.double())
+            nearest = gaps.argmin(dim=1)  # (n,)
+            own = (self.xs[nearest] == xs).reshape(len(xs), -1).all(dim=1)
+            return self.members[nearest], ~own.cpu()
+        samples = _tensor(samples, "samples").to(self.members)
+        expected = (len(xs), self.members.shape[-1])
+        if samples.ndim != 3 or samples.shape[1:] != expected or not len(samples):
+            raise ValueError(
+                f"samples: expected (S, {expected[0]}, {expected[1]}), "
+                f"got {tuple(samples.shape)}."
+            )
+        if not samples.isfinite().all():
+            raise ValueError("samples: expected finite values, got NaN or infinity.")
+        samples = samples.clone()  # the caller's own keep their order
+        shuffle_draws(samples, generator_from(0, "localize", digest(xs)))
+        return samples.transpose(0, 1), torch.zeros(len(xs), dtype=torch.bool)
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name}: expected a torch or NumPy array, got {type(value).__name__}."
+        ) from error

@@ -1,0 +1,1 @@
+"""Posterior, prior and simulator in, draws out."""

@@ -1,0 +1,1 @@
+"""Ranks, re-drawing, tests of uniformity and intervals, on tensors alone."""

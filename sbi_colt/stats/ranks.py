@@ -1,0 +1,132 @@
+r"""Ranks of the true parameter among posterior draws.
+
+Fix x. The *bag* is the true θ* and its K draws from q(θ | x). A probe gives each
+member of a bag one number (its distance from a chosen point); the rank of θ* is how
+many draws have a smaller one. If θ* and the draws are exchangeable, that is, if
+q(θ | x) = p(θ | x), the rank r is uniform on {0, …, K} and the randomised rank
+
+.. math:: U = (r + V) / (K + 1), \qquad V \sim \mathrm{Unif}(0, 1),
+
+is uniform on [0, 1] exactly, for every K ≥ 1. Ties are broken at random, so this
+holds for discrete θ too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["bag_ranks", "ball_ranks", "randomized_ranks", "straight_through_ranks"]
+
+
+def ball_ranks(truth: Tensor, draws: Tensor) -> Tensor:
+    r"""Return the share of draws inside the ball that ends at the truth.
+
+    .. math:: U_i = \frac1S \sum_s 1[d(θ_{si}, θ_l) < d(θ^*_i, θ_l)]
+
+    (Chen, Bansal and Scott 2025, Algorithm 2.)
+
+    Args:
+        truth: Distances of the true parameters, with shape ``(N,)``.
+        draws: Distances of the draws, with shape ``(S, N)``.
+
+    Returns:
+        Ranks in [0, 1], with shape ``(N,)``.
+
+    Example:
+        >>> ball_ranks(torch.tensor([2.5]), torch.tensor([[1.0], [2.0], [3.0], [4.0]]))
+        tensor([0.5000])
+    """
+    return (draws < truth).to(draws.dtype).mean(dim=0)
+
+
+def straight_through_ranks(truth: Tensor, draws: Tensor, width: float = 0.25) -> Tensor:
+    r"""Return `ball_ranks` in the forward pass, with a sigmoid's gradient.
+
+    The indicator has no gradient; the straight-through estimator (Bengio et al. 2013)
+    passes that of :math:`\sigma((d^* - d_s)/τ)` instead. τ is ``width`` standard
+    deviations of the distances in each bag, so it follows the scale of the problem.
+
+    Args:
+        truth: Distances of the true parameters, with shape ``(N,)``.
+        draws: Distances of the draws, with shape ``(S, N)``.
+        width: Width of the sigmoid in standard deviations of a bag's distances.
+
+    Returns:
+        Ranks in [0, 1], with shape ``(N,)``.
+    """
+    members = torch.cat([truth.unsqueeze(0), draws]).detach()  # (S + 1, N)
+    tau = width * members.std(dim=0, correction=0)
+    tau = tau.clamp_min(torch.finfo(tau.dtype).tiny ** 0.5)
+    soft = torch.sigmoid((truth - draws) / tau)
+    hard = (draws < truth).to(soft.dtype)
+    return (hard.detach() + soft - soft.detach()).mean(dim=0)
+
+
+def randomized_ranks(
+    truth: Tensor, draws: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Return U = (r + V) / (S + 1), exactly uniform under the null hypothesis.
+
+    Null hypothesis: in each column, ``truth`` and the ``draws`` are exchangeable.
+
+    Args:
+        truth: Distances of the true parameters, with shape ``(N,)``.
+        draws: Distances of the draws, with shape ``(S, N)``.
+        generator: CPU generator for V and for breaking ties.
+
+    Returns:
+        Ranks in [0, 1], with shape ``(N,)``.
+    """
+    below = (draws < truth).sum(dim=0)
+    ties = (draws == truth).sum(dim=0)
+    u = _uniform(truth.shape, generator, truth.device)
+    v = _uniform(truth.shape, generator, truth.device)
+    rank = below + torch.floor(u * (ties + 1)).clamp_max(ties)
+    return (rank + v) / (draws.shape[0] + 1)
+
+
+def bag_ranks(scores: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the randomised rank of every member of every bag.
+
+    Null hypothesis: in each row the members are exchangeable. Then a uniformly chosen
+    member's rank is uniform on [0, 1], and all members' ranks together are the null
+    distribution from which `sbi_colt.stats.redraw` re-draws.
+
+    Args:
+        scores: One number per member, with shape ``(N, K + 1)``.
+        generator: CPU generator for V (one per bag) and for breaking ties.
+
+    Returns:
+        Ranks in [0, 1], with shape ``(N, K + 1)``.
+
+    Example:
+        >>> table = bag_ranks(torch.tensor([[3.0, 1.0, 2.0]]), torch.Generator())
+        >>> (table * 3).floor().tolist()
+        [[2.0, 0.0, 1.0]]
+    """
+    num_bags, size = scores.shape
+    order = _argsort(scores)
+    ordered = scores.gather(1, order)
+    has_ties = (ordered[:, 1:] == ordered[:, :-1]).any(dim=1)
+    if has_ties.any():
+        chance = _uniform(scores.shape, generator, scores.device)[has_ties]
+        shuffle = chance.argsort(dim=1)
+        by_score = scores[has_ties].gather(1, shuffle).argsort(dim=1, stable=True)
+        order[has_ties] = shuffle.gather(1, by_score)  # ties at random
+    positions = torch.arange(size, device=scores.device).expand(num_bags, size)
+    ranks = torch.empty_like(order).scatter_(1, order, positions)
+    v = _uniform((num_bags, 1), generator, scores.device)
+    return (ranks + v) / size
+
+
+def _argsort(scores: Tensor) -> Tensor:
+    """Return the order of scores along the last axis, ties in any order."""
+    if scores.device.type != "cpu" or scores.requires_grad:
+        return scores.argsort(dim=-1)
+    return torch.from_numpy(np.argsort(scores.numpy(), axis=-1))  # several times faster
+
+
+def _uniform(shape, generator: torch.Generator, device: torch.device) -> Tensor:
+    return torch.rand(shape, generator=generator, dtype=torch.float64).to(device)

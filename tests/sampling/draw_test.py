@@ -1,0 +1,187 @@
+"""What the adapter takes and gives: foreign samplers, order, memory, devices."""
+
+import pytest
+import torch
+from sbi.inference.posteriors import DirectPosterior, EnsemblePosterior
+from stand_ins import Gaussian, numpy_posterior, sample
+
+from sbi_colt import CoLT, CoLTConfig, Draws, draw
+from sbi_colt.benchmark.tasks.zoo import exhibit, prior
+
+# What sbi did not make
+
+
+def test_a_numpy_callable_goes_all_the_way(generator):
+    thetas = torch.randn(100, 2, generator=generator)
+    xs = thetas + torch.randn(100, 2, generator=generator)
+    samples = sample(numpy_posterior, xs, 50)
+    assert samples.shape == (50, 100, 2)
+    train, test = Draws(thetas, xs, samples).split(0.5, seed=0)
+    config = CoLTConfig(probes=("mahalanobis",))
+    result = CoLT(config, seed=0).fit(train).test(test)
+    assert 0 < result.p_value <= 1
+
+
+def test_an_object_with_sample_only(generator):
+    xs = 3 * torch.randn(20, 2, generator=generator)
+    samples = sample(Gaussian(), xs, 500)
+    torch.testing.assert_close(samples.mean(dim=0), xs, atol=0.25, rtol=0)
+
+
+def test_a_batched_form_that_is_not_implemented_falls_back():
+    class Pretender(Gaussian):
+        def sample_batched(self, shape, x):
+            raise NotImplementedError
+
+    assert sample(Pretender(), torch.zeros(4, 2), 7).shape == (7, 4, 2)
+
+
+def test_batched_sampling_can_be_switched_off(generator):
+    posterior = exhibit("npe-mdn").posterior
+    xs = exhibit("npe-mdn").observe(4, generator)
+    batched = sample(posterior, xs, 2000)
+    looped = sample(posterior, xs, 2000, use_batched_sampling=False)
+    torch.testing.assert_close(batched.mean(0), looped.mean(0), atol=0.1, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("xs", "message"),
+    [
+        (torch.zeros(0, 2), "xs: expected shape"),
+        (torch.full((3, 2), torch.nan), "xs: expected finite"),
+    ],
+)
+def test_bad_xs_are_named(xs, message):
+    with pytest.raises(ValueError, match=message):
+        sample(numpy_posterior, xs, 5)
+
+
+def test_a_list_of_xs_is_named():
+    with pytest.raises(TypeError, match="xs: expected a torch or NumPy array"):
+        sample(numpy_posterior, [torch.zeros(2)], 5)
+
+
+# Order
+
+
+def test_an_ensembles_members_are_drawn_for_each_x_by_itself(generator):
+    """Two components far apart: shares vary from x to x, and order means nothing."""
+    estimator = exhibit("npe-mdn").posterior.posterior_estimator
+    parts = [DirectPosterior(estimator, prior()) for _ in range(2)]
+    for part, shift in zip(parts, (0.0, 100.0), strict=True):
+        original = part.posterior_estimator.sample
+
+        class Shifted:
+            condition_shape = estimator.condition_shape
+
+            def __init__(self, original, shift):
+                self.original, self.shift = original, shift
+
+            def sample(self, shape, condition):
+                return self.original(shape, condition=condition) + self.shift
+
+        part.posterior_estimator = Shifted(original, shift)
+    ensemble = EnsemblePosterior(parts, weights=[0.7, 0.3])
+    xs = exhibit("npe-mdn").observe(500, generator)
+    second = sample(ensemble, xs, 10)[..., 0] > 50  # (10, 500)
+    counts = second.sum(dim=0).float()
+    assert abs(counts.mean() - 3) < 0.3
+    assert abs(counts.var() - 2.1) < 0.5  # binomial; equal shares would give 0
+    first_half = second[:5].float().mean()
+    assert abs(first_half - 0.3) < 0.04
+
+
+# Memory and seeds
+
+
+def test_proposals_stay_within_the_memory_budget():
+    sizes = []
+
+    def posterior(xs, num):
+        sizes.append(4 * num * xs.numel())
+        return xs + torch.randn(num, *xs.shape)
+
+    budget = 100_000
+    assert sample(posterior, torch.zeros(300, 2), 100, memory_budget=budget).shape == (
+        100,
+        300,
+        2,
+    )
+    assert max(sizes) <= budget
+
+
+def test_many_draws_at_one_x_come_in_pieces(monkeypatch, generator):
+    posterior = exhibit("npe-mdn").posterior
+    sizes = []
+    original = type(posterior).sample_batched
+
+    def spy(self, shape, x, **options):
+        sizes.append(shape[0])
+        assert not torch.is_grad_enabled()
+        return original(self, shape, x, **options)
+
+    # Kept as the class's own, so that it is still sampled as one of sbi's.
+    monkeypatch.setattr(DirectPosterior, "sample_batched", spy)
+    xs = exhibit("npe-mdn").observe(1, generator)
+    assert sample(posterior, xs, 200_000).shape == (200_000, 1, 2)
+    assert max(sizes) <= 2**16
+
+
+def test_large_requests_come_in_blocks():
+    calls = []
+
+    def posterior(xs, num):
+        calls.append(len(xs))
+        return xs + torch.randn(num, *xs.shape)
+
+    sample(posterior, torch.zeros(1000, 2), 1000)
+    assert max(calls) <= 65
+    assert sum(calls) == 1000
+
+
+@pytest.mark.usefixtures("unchanged_random_state")
+def test_the_callers_random_state_is_untouched():
+    sample(lambda xs, num: xs + torch.randn(num, *xs.shape), torch.zeros(5, 2), 4)
+    sample(Gaussian(), torch.zeros(5, 2), 4, seed=None)
+
+
+# Devices
+
+
+def test_xs_go_to_the_posteriors_device_and_draws_to_the_callers(
+    monkeypatch, generator
+):
+    posterior = exhibit("npe-mdn").posterior
+    xs = exhibit("npe-mdn").observe(4, generator)
+    asked = []
+    original = torch.Tensor.to
+
+    def spy(tensor, *args, **kwargs):
+        asked.extend(a for a in args if isinstance(a, (str, torch.device)))
+        return original(tensor, *args, **kwargs)
+
+    theirs, ours = torch.device("cpu", 0), torch.device("cpu")
+    monkeypatch.setattr(posterior, "_device", theirs)
+    monkeypatch.setattr(torch.Tensor, "to", spy)
+    samples = sample(posterior, xs, 5, device=ours)
+    assert theirs in asked  # the xs followed the posterior
+    assert ours in asked  # and the draws the caller
+    assert samples.shape == (5, 4, 2)
+
+
+# The whole way
+
+
+def test_draw_simulates_and_samples(generator):
+    posterior = exhibit("npe-mdn").posterior
+
+    def simulator(thetas):
+        return thetas + 0.5 * torch.randn_like(thetas)
+
+    draws, again = (
+        draw(posterior, prior(), simulator, 50, 20, seed=4, show_progress_bar=False)
+        for _ in range(2)
+    )
+    assert draws.samples.shape == (20, 50, 2)
+    assert torch.equal(draws.samples, again.samples)
+    assert torch.equal(draws.thetas, again.thetas)
