@@ -34,13 +34,13 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 from sbi_colt.draws import Draws
-from sbi_colt.probes.ball import MLP, embed_xs
 from sbi_colt.probes.coordinates import Scales, make_frame
+from sbi_colt.probes.networks import MLP, embed_xs
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.combine import holm
-from sbi_colt.stats.ranks import bag_ranks, randomized_ranks
-from sbi_colt.stats.redraw import combined_p_value, take_members
+from sbi_colt.stats.ranks import RankTable, randomized_ranks
+from sbi_colt.stats.redraw import combined_p_value
 from sbi_colt.stats.uniformity import ks_p_value, ks_statistic, largest_ks
 
 __all__ = ["C2ST", "c2st", "coverage", "sbc", "tarp"]
@@ -74,16 +74,14 @@ def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> Tes
         [False, True]
     """
     generator = _generator(draws, seed, "sbc")
-    members, truth = draws.bags(generator)
-    tables = torch.stack(
-        [bag_ranks(members[..., i], generator) for i in range(draws.dim)]
-    )  # (d, N, K + 1)
-    ranks = take_members(tables, truth)  # (d, N)
+    truth = draws.place_truths(generator)
+    table = RankTable.of(draws.bags(truth).unbind(dim=-1), generator)
+    ranks = table.take(truth)  # (d, N)
     statistics = ks_statistic(ranks)
     p_values = [ks_p_value(float(s), len(draws)) for s in statistics]
     return TestResult(
         "sbc",
-        combined_p_value(tables, truth, largest_ks, num_redraws, generator),
+        combined_p_value(table, truth, largest_ks, num_redraws, generator),
         float(statistics.max()),
         ranks.T.cpu(),
         {

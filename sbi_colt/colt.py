@@ -1,7 +1,8 @@
 """CoLT: train probes on some pairs, test them on others.
 
-`CoLT.fit` is the paper's Algorithm 1 and `CoLT.test` its Algorithm 2; ``run`` does both
-on one set of pairs.
+`CoLT.fit` is the paper's Algorithm 1 and `CoLT.test` its Algorithm 2; ``run_colt`` does
+both on one set of pairs. Pairs are worked on in blocks, so that memory beyond the draws
+themselves stays small.
 """
 
 from __future__ import annotations
@@ -15,29 +16,32 @@ import torch
 from torch import Tensor, nn
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.draws import Draws, pair_keys
+from sbi_colt.draws import Draws
 from sbi_colt.files import load_file, prefixed, save_file, unprefixed
-from sbi_colt.probes.ball import Probe, x_features
-from sbi_colt.probes.coordinates import Coordinates, Scales, make_frame
-from sbi_colt.probes.training import History, build_probe, train_probe
+from sbi_colt.pair_keys import check_fresh
+from sbi_colt.probes import Probe
+from sbi_colt.probes.bags import Bags, join_bags, make_bags
+from sbi_colt.probes.coordinates import Coordinates, Scales
+from sbi_colt.probes.networks import x_features
+from sbi_colt.probes.training import History
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
 from sbi_colt.results.local import Evidence
 from sbi_colt.stats.intervals import distance_margin
-from sbi_colt.stats.ranks import bag_ranks
-from sbi_colt.stats.redraw import combined_p_value, take_members
+from sbi_colt.stats.ranks import RankTable
+from sbi_colt.stats.redraw import combined_p_value
 from sbi_colt.stats.uniformity import (
     ks_p_value,
     ks_statistic,
     pooled_anderson_darling,
-    worst_level,
+    worst_ball,
 )
 
 __all__ = ["CoLT"]
 
-_FORMAT = "sbi_colt.CoLT/1"
-# Draws of each training pair that tell at which level its ball is worst.
-_NUM_BALL_DRAWS = 200
+_FORMAT = "sbi_colt.CoLT/2"
+# Members of each training bag that tell how much of q the worst ball holds.
+_NUM_BALL_MEMBERS = 201
 
 
 class CoLT:
@@ -47,8 +51,9 @@ class CoLT:
 
     .. math:: U = P_{θ \sim q(·|x)}(d_φ(θ_l(x), θ) \le d_φ(θ_l(x), θ^*))
 
-    is uniform if q = p. `fit` looks for centres and embeddings under which it deviates
-    most; `test` measures the deviation on pairs that `fit` has not seen.
+    is uniform if q = p. `fit` looks for centres and embeddings under which U deviates
+    most from uniform, and for other probes (`sbi_colt.probes`); `test` measures the
+    deviation on pairs that `fit` has not seen.
 
     Null hypothesis: q(θ | x) = p(θ | x) for almost every x. The p-value is exact for
     every number of pairs and draws, whatever training did.
@@ -66,9 +71,9 @@ class CoLT:
         ...     thetas = xs + torch.randn(n, 2, generator=generator)
         ...     samples = xs + 2 * torch.randn(50, n, 2, generator=generator)
         ...     return Draws(thetas, xs, samples)  # q is twice as wide as p
-        >>> test = CoLT(CoLTConfig(max_epochs=5), seed=0)
-        >>> result = test.fit(pairs(100), show_progress_bar=False).test(pairs(100))
-        >>> result.p_value <= 0.001
+        >>> config = CoLTConfig(settings={"ball": {"max_epochs": 5}})
+        >>> test = CoLT(config, seed=0).fit(pairs(100), show_progress_bar=False)
+        >>> test.test(pairs(100)).p_value <= 0.001
         True
     """
 
@@ -90,11 +95,18 @@ class CoLT:
         self.history: dict[str, History] = {}
         self.scales: Scales | None = None
         self.num_train = 0
+        self.training_p_value: float | None = None
         self._balls: tuple[tuple[float, int], ...] = ()  # of the training pairs
-        self._pair_keys: frozenset[bytes] = frozenset()
+        self._pair_keys: Tensor | None = None
 
     def fit(self, draws: Draws, *, show_progress_bar: bool = True) -> CoLT:
         """Train the probes (Algorithm 1).
+
+        Fixed probes have nothing to learn, so they are tested on the training pairs as
+        well: ``training_p_value`` is the p-value of the fixed probes alone, `None`
+        where there are none. Null hypothesis: q(θ | x) = p(θ | x) for almost every x.
+        It is exact: scales treat all members alike, and nothing else was taken from
+        these pairs. Sample size ``len(draws)``; resolution 1 / (num_redraws + 1).
 
         Ctrl-C stops training; the best state so far is kept, and a warning says so.
 
@@ -106,39 +118,32 @@ class CoLT:
             Itself.
         """
         _check_draws(draws)
-        keys = pair_keys(draws.thetas, draws.xs)
         draws = draws.to(self.device)
         generator = generator_from(self.seed, "fit")
-        history: dict[str, History] = {}
         with isolated_rng(generator):
             scales = Scales.of(draws.thetas, draws.xs, draws.samples)
             probes = self._build(scales, draws.xs[:2], generator)
-            members = torch.cat([draws.thetas.unsqueeze(0), draws.samples])
-            members = members.transpose(0, 1)  # (N, K + 1, d), the truth first
-            inputs = _inputs(probes, members, draws.xs, scales)
-            interrupted = False
-            for probe in probes:
-                if probe.is_trainable and interrupted:
-                    history[probe.spec.name] = History()
-                    continue
-                trained = train_probe(
-                    probe,
-                    *inputs[probe.spec.coordinates],
-                    self.config,
-                    generator,
-                    show_progress_bar,
-                )
-                history[probe.spec.name] = trained
-                interrupted = interrupted or trained.stopped == "interrupted"
+            fixed = [probe for probe in probes if probe.is_fixed]
+            key = digest(draws.thetas, draws.xs)
+            own = generator_from(self.seed, "untrained", key)
+            with isolated_rng(own), torch.no_grad():
+                truth = draws.place_truths(own)
+                bags, table = _rank_all(fixed, probes, draws, truth, scales, own)
+                p_value = self._p_value(table, truth, own) if table else None
+                ranks = list(table.take(truth)) if table else []
+            _truth_first(bags, truth)
+            history = _fit_all(probes, bags, generator, show_progress_bar)
+            learned = [probe for probe in probes if not probe.is_fixed]
             with torch.no_grad():
-                samples = draws.samples[:_NUM_BALL_DRAWS]
-                few = Draws(draws.thetas, draws.xs, samples, shuffle=False)
-                members, truth = few.bags(generator)
-                tables = _rank_tables(probes, members, draws.xs, scales, generator)
+                more = _training_ranks(learned, bags, generator)
+        by_name = dict(
+            zip((p.name for p in [*fixed, *learned]), ranks + more, strict=True)
+        )
         # Only now, so that a fit that fails leaves nothing that could be tested.
-        self._balls = tuple(map(_worst_ball, take_members(tables, truth)))
+        self._balls = tuple(worst_ball(by_name[probe.name]) for probe in probes)
         self.probes, self.scales, self.history = probes, scales, history
-        self.num_train, self._pair_keys = len(draws), frozenset(keys)
+        self.num_train, self.training_p_value = len(draws), p_value
+        self._pair_keys = draws.keys
         return self
 
     def test(self, draws: Draws) -> CoLTResult:
@@ -151,52 +156,26 @@ class CoLT:
             The result; its p-value is exact under q(θ | x) = p(θ | x).
         """
         scales = self._check_fits(draws)
-        self._check_fresh(draws)
+        check_fresh(draws.keys, self._pair_keys, draws.xs)
         draws = draws.to(self.device)
         generator = generator_from(self.seed, "test", digest(draws.thetas, draws.xs))
         with isolated_rng(generator), torch.no_grad():
-            members, truth = draws.bags(generator)
-            tables = _rank_tables(self.probes, members, draws.xs, scales, generator)
-            ranks = take_members(tables, truth)  # (P, N)
-            statistics = ks_statistic(ranks)
-            p_value = combined_p_value(
-                tables,
-                truth,
-                pooled_anderson_darling,
-                self.config.num_redraws,
-                generator,
-            )
-            leading = int(statistics.argmax())
-            net = copy.deepcopy(self.config.embedding_net)
-            if net is not None:
-                net = net.to(self.device).eval()
-            embed = partial(x_features, scales=scales, embedding_net=net)
+            truth = draws.place_truths(generator)
+            _, table = _rank_all(self.probes, (), draws, truth, scales, generator)
+            assert table is not None
+            p_value = self._p_value(table, truth, generator)
+            probes = self._probe_results(table.take(truth))
+            leading = max(range(len(probes)), key=lambda i: probes[i].statistic)
+            embed = self._embed(scales)
             evidence = Evidence(
-                members=members,
+                draws=draws,
                 truth=truth,
-                xs=draws.xs,
-                tables=tables,
+                table=table,
                 features=embed(draws.xs),
                 embed=embed,
                 probe=self.probes[leading],
                 scales=scales,
             )
-        margin = distance_margin(len(draws), len(self.probes), self.config.confidence)
-        probes = tuple(
-            ProbeResult(
-                name=probe.spec.name,
-                statistic=(value := float(statistic)),
-                p_value=ks_p_value(value, len(draws)),
-                distance=value,
-                distance_lower=max(0.0, value - margin),
-                level=level,
-                sign=sign,
-                ranks=row.cpu(),
-            )
-            for probe, statistic, row, (level, sign) in zip(
-                self.probes, statistics, ranks, self._balls, strict=True
-            )
-        )
         return CoLTResult(
             p_value=p_value,
             test_p_value=p_value,
@@ -217,37 +196,6 @@ class CoLT:
             evidence=evidence,
         )
 
-    def untrained_p_value(self, draws: Draws) -> float | None:
-        """Return the p-value of the untrained probes alone, on any pairs.
-
-        Null hypothesis: q(θ | x) = p(θ | x) for almost every x. Exact on the training
-        pairs too: scales are of all members alike, and nothing else was taken from
-        them. Sample size ``len(draws)``; resolution 1 / (num_redraws + 1).
-
-        Args:
-            draws: Pairs with their posterior draws.
-
-        Returns:
-            The p-value, `None` where every probe is trained or solved for.
-        """
-        scales = self._check_fits(draws)
-        probes = [probe for probe in self.probes if probe.is_fixed]
-        if not probes:
-            return None
-        draws = draws.to(self.device)
-        key = digest(draws.thetas, draws.xs)
-        generator = generator_from(self.seed, "untrained", key)
-        with isolated_rng(generator), torch.no_grad():
-            members, truth = draws.bags(generator)
-            tables = _rank_tables(probes, members, draws.xs, scales, generator)
-            return combined_p_value(
-                tables,
-                truth,
-                pooled_anderson_darling,
-                self.config.num_redraws,
-                generator,
-            )
-
     def save(self, path: str | os.PathLike) -> None:
         """Write the trained test to a file: weights and JSON, no pickled objects.
 
@@ -261,11 +209,13 @@ class CoLT:
             "config": self.config.to_dict(),
             "seed": self.seed,
             "num_train": self.num_train,
+            "training_p_value": self.training_p_value,
             "history": {name: vars(h) for name, h in self.history.items()},
             "balls": self._balls,
-            "pair_keys": sorted(key.hex() for key in self._pair_keys),
         }
         tensors = prefixed("scales", vars(self.scales))
+        if self._pair_keys is not None:
+            tensors["pair_keys"] = self._pair_keys
         for i, probe in enumerate(self.probes):
             tensors |= prefixed(f"probe{i}", probe.state_dict())
         save_file(path, header, tensors)
@@ -303,23 +253,62 @@ class CoLT:
             name: History.from_dict(plain) for name, plain in header["history"].items()
         }
         colt.num_train = header["num_train"]
-        colt._balls = tuple((level, sign) for level, sign in header["balls"])
-        colt._pair_keys = frozenset(map(bytes.fromhex, header["pair_keys"]))
+        colt.training_p_value = header["training_p_value"]
+        colt._balls = tuple((mass, sign) for mass, sign in header["balls"])
+        colt._pair_keys = tensors.get("pair_keys")
         return colt
 
     def _build(
         self, scales: Scales, x_example: Tensor, generator: torch.Generator
     ) -> tuple[Probe, ...]:
         dim = len(scales.theta_mean)
-        specs = [spec for spec in self.config.specs if spec.fits(dim)]
-        if not specs:
+        probes = [probe for probe in self.config.make_probes() if probe.fits(dim)]
+        if not probes:
             raise ValueError(
-                f"probes: none of {[spec.name for spec in self.config.specs]} is for θ "
-                f"of dimension {dim}; add another, such as 'density'."
+                f"probes: none of {list(self.config.probes)} is for parameters of "
+                f"dimension {dim}; add another, such as 'density'."
             )
         return tuple(
-            build_probe(spec, self.config, scales, x_example, generator).to(self.device)
-            for spec in specs
+            prepare(probe, self.config, scales, x_example, generator).to(self.device)
+            for probe in probes
+        )
+
+    def _embed(self, scales: Scales) -> Callable[[Tensor], Tensor]:
+        """Return the function from xs to the features in which near xs are alike."""
+        net = copy.deepcopy(self.config.embedding_net)
+        if net is not None:
+            net = net.to(self.device).eval()
+        return partial(x_features, scales=scales, embedding_net=net)
+
+    def _p_value(
+        self, table: RankTable, truth: Tensor, generator: torch.Generator
+    ) -> float:
+        return combined_p_value(
+            table, truth, pooled_anderson_darling, self.config.num_redraws, generator
+        )
+
+    def _probe_results(self, ranks: Tensor) -> tuple[ProbeResult, ...]:
+        """Return what each probe found, from its ranks ``(P, N)``."""
+        n = ranks.shape[1]
+        margin = distance_margin(n, len(self.probes), self.config.confidence)
+        return tuple(
+            ProbeResult(
+                name=probe.name,
+                statistic=statistic,
+                p_value=ks_p_value(statistic, n),
+                distance=statistic,
+                distance_lower=max(0.0, statistic - margin),
+                mass_q=mass_q,
+                sign=sign,
+                ranks=row.cpu(),
+            )
+            for probe, statistic, row, (mass_q, sign) in zip(
+                self.probes,
+                ks_statistic(ranks).tolist(),
+                ranks,
+                self._balls,
+                strict=True,
+            )
         )
 
     def _check_fits(self, draws: Draws) -> Scales:
@@ -336,15 +325,18 @@ class CoLT:
             )
         return self.scales
 
-    def _check_fresh(self, draws: Draws) -> None:
-        keys = pair_keys(draws.thetas, draws.xs)
-        shared = sum(key in self._pair_keys for key in keys)
-        if shared:
-            raise ValueError(
-                f"draws: {shared} of {len(draws)} test pairs were used in training, "
-                "which makes the p-value wrong; test on fresh pairs "
-                "(train, test = draws.split(0.5))."
-            )
+
+def prepare(
+    probe: Probe,
+    config: CoLTConfig,
+    scales: Scales,
+    x_example: Tensor,
+    generator: torch.Generator,
+) -> Probe:
+    """Prepare a probe for data of these scales, with a configuration's networks."""
+    example = scales.network_xs(x_example, probe.coordinates).cpu()
+    probe.prepare(scales, example, generator, config.embedding_net, config.embedding)
+    return probe
 
 
 def _check_draws(draws: Draws) -> None:
@@ -354,42 +346,90 @@ def _check_draws(draws: Draws) -> None:
         )
 
 
-def _rank_tables(
+def _rank_all(
     probes: Sequence[Probe],
-    members: Tensor,
-    xs: Tensor,
+    keep_for: Sequence[Probe],
+    draws: Draws,
+    truth: Tensor,
     scales: Scales,
     generator: torch.Generator,
-) -> Tensor:
-    """Return the ranks of all members under each probe, ``(P, N, K + 1)``."""
-    inputs = _inputs(probes, members, xs, scales)
-    tables = []
-    for probe in probes:
-        scores = probe.eval()(*inputs[probe.spec.coordinates])  # (N, K + 1)
-        if scores.isnan().any():
-            raise FloatingPointError(
-                f"The probe {probe.spec.name!r} returned NaN distances; check the "
-                "scale of xs and thetas, or a custom embedding."
-            )
-        tables.append(bag_ranks(scores, generator))
-    return torch.stack(tables)
+) -> tuple[dict[Coordinates, Bags], RankTable | None]:
+    """Rank the members of all bags under each probe, in blocks of pairs.
+
+    Args:
+        probes: The probes that rank.
+        keep_for: Probes in whose coordinates the bags are returned.
+        draws: Pairs with their draws.
+        truth: The place of the truth in each bag.
+        scales: Scales of the training pairs.
+        generator: CPU generator that breaks ties.
+
+    Returns:
+        The bags, and the ranks of all members, or `None` if no probe ranks.
+    """
+    kinds: list[Coordinates] = [probe.coordinates for probe in (*probes, *keep_for)]
+    tables, kept = [], []
+    for rows in draws.blocks():
+        bags = make_bags(draws.bags(truth, rows), draws.xs[rows], scales, kinds)
+        if probes:
+            scores = [_scores(probe, bags[probe.coordinates]) for probe in probes]
+            tables.append(RankTable.of(scores, generator))
+        if keep_for:
+            kept.append(bags)
+    table = RankTable.join(tables) if tables else None
+    return join_bags(kept) if kept else {}, table
 
 
-def _worst_ball(ranks: Tensor) -> tuple[float, int]:
-    """Return the level at which ranks deviate most, and the deviation's sign."""
-    level, share = worst_level(ranks)
-    return level, 1 if share >= level else -1
-
-
-def _inputs(
-    probes: Sequence[Probe], members: Tensor, xs: Tensor, scales: Scales
-) -> dict[Coordinates, tuple[Tensor, Tensor]]:
-    """Return bags and xs in each of the coordinates that the probes ask for."""
-    kinds: set[Coordinates] = {probe.spec.coordinates for probe in probes}
-    return {
-        kind: (
-            make_frame(members, kind, scales).to_points(members),
-            scales.network_xs(xs, kind),
+def _scores(probe: Probe, bags: Bags) -> Tensor:
+    scores = probe.eval()(bags)  # (n, K + 1)
+    if scores.isnan().any():
+        raise FloatingPointError(
+            f"The probe {probe.name!r} returned NaN scores; check the scale of xs and "
+            "thetas, or a custom embedding."
         )
-        for kind in kinds
-    }
+    return scores
+
+
+def _truth_first(bags: dict[Coordinates, Bags], truth: Tensor) -> None:
+    """Put the truth first in every bag, in place, as training expects it."""
+    rows = torch.arange(len(truth), device=truth.device)
+    shared = next(iter(bags.values())).shared.values()
+    for values in (*(own.points for own in bags.values()), *shared):
+        first = values[rows, 0].clone()
+        values[rows, 0] = values[rows, truth]
+        values[rows, truth] = first
+
+
+def _fit_all(
+    probes: Sequence[Probe],
+    bags: dict[Coordinates, Bags],
+    generator: torch.Generator,
+    show_progress_bar: bool,
+) -> dict[str, History]:
+    """Fit the probes one after another; after Ctrl-C no other one is trained."""
+    history: dict[str, History] = {}
+    interrupted = False
+    for probe in probes:
+        if probe.is_trainable and interrupted:
+            history[probe.name] = History()
+            continue
+        own = probe.fit(bags[probe.coordinates], generator, show_progress_bar)
+        history[probe.name] = own
+        interrupted = interrupted or own.stopped == "interrupted"
+    return history
+
+
+def _training_ranks(
+    probes: Sequence[Probe],
+    bags: dict[Coordinates, Bags],
+    generator: torch.Generator,
+) -> list[Tensor]:
+    """Return the ranks of the training truths under each probe, each ``(N,)``."""
+    ranks = []
+    for probe in probes:
+        own = bags[probe.coordinates]
+        few = Bags(own.points[:, :_NUM_BALL_MEMBERS], own.xs)
+        table = RankTable.of([_scores(probe, few)], generator)
+        first = torch.zeros(len(few), dtype=torch.long, device=own.points.device)
+        ranks.append(table.take(first)[0])
+    return ranks

@@ -157,7 +157,7 @@ def compare(
 
 def _closer(first: CoLTResult, second: CoLTResult) -> float:
     assert torch.equal(first.index, second.index)  # the same test pairs, in order
-    balls = [(probe.level, probe.sign) for probe in second.probes]
+    balls = [(probe.mass_q, probe.sign) for probe in second.probes]
     return closer_p_value(_ranks(first), _ranks(second), balls)
 
 

@@ -14,14 +14,14 @@ from tqdm.auto import tqdm
 
 from sbi_colt.baselines import c2st, coverage, sbc, tarp
 from sbi_colt.config import CoLTConfig
-from sbi_colt.draws import Draws, pair_keys
+from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
 from sbi_colt.report.diagnostic import Cost, DiagnosticReport
 from sbi_colt.report.findings import find
 from sbi_colt.report.trends import find_trend
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
-from sbi_colt.run_colt import run_on_draws
+from sbi_colt.run_colt import colt_on_draws
 from sbi_colt.sampling.draw import draw_at_pairs
 from sbi_colt.sampling.pairs import simulate_pairs
 
@@ -222,7 +222,6 @@ def _report(
     seconds: dict[str, float],
 ) -> DiagnosticReport:
     names = _checked_names(parameter_names, draws.dim)
-    pair_keys(draws.thetas, draws.xs)  # refuses repeats, whatever the methods
     config = config or CoLTConfig()
     results: dict[str, TestResult | CoLTResult] = {}
     progress = tqdm(runs, desc="Methods", disable=not show_progress_bar, leave=False)
@@ -231,7 +230,7 @@ def _report(
         start = time.perf_counter()
         own = runs[name]
         if name == "colt":
-            results[name] = run_on_draws(
+            results[name] = colt_on_draws(
                 draws,
                 config=config,
                 seed=seed,

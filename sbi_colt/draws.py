@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
+from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -12,34 +12,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sbi_colt.arrays import as_float_tensor, check_finite, in_one_precision
+from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, generator_from, resolve_seed
 
-__all__ = ["Draws", "clean_pairs", "pair_keys", "shuffle_draws"]
+__all__ = ["Draws", "clean_pairs", "shuffle_draws"]
 
-_CHUNK = 2**16  # draws that are shuffled at once
+_SHUFFLED_AT_ONCE = 2**16  # draws
+# Numbers in one block of bags: 2**22 doubles are 32 MiB.
+_BLOCK = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
     """Pairs from the joint distribution, and draws from the posterior under test.
 
-    Everything is checked here, once. Integer arrays are converted where that loses
-    nothing; parameters and draws share one floating type. Pairs whose x has a NaN or an
-    infinity are dropped with a warning. ``mask`` says which of the pairs handed in were
-    kept, ``index`` where each of the pairs here stood among them; both survive a split.
+    All checks are made here, once. Integer arrays are converted where that loses
+    nothing; parameters and draws are rounded to the same precision. Pairs whose x has
+    a NaN or an infinity are dropped with a warning. ``mask`` says which of the pairs
+    handed in were kept, ``index`` where each pair stood among them; both survive a
+    split. Pairs that occur twice are refused unless they can repeat by chance.
 
     The *bag* at x_i is {θ_i, θ_i^1, …, θ_i^S}: the truth and its draws. If q(θ | x) =
-    p(θ | x), its members are exchangeable; every test here is of that. Draws of each x
-    are shuffled, so that they may come in any order, by component or sorted. But they
-    must be independent: stratified or quasi-random ones, or a chain that has not mixed,
-    count as wrong.
+    p(θ | x), its members are exchangeable, which is what every test here tests. The
+    draws at each x are shuffled, so they may come in any order, for example sorted or
+    by component. They must be independent: stratified or quasi-random draws, or a
+    chain that has not mixed, count as wrong.
 
     Args:
         thetas: True parameters θ ~ p(θ | x), with shape ``(N, d)``; torch or NumPy.
         xs: Observations, with shape ``(N, …)``.
         samples: Independent draws from q(θ | x), with shape ``(S, N, d)``.
-        shuffle: Whether to shuffle them. They may keep their order only where it says
-            nothing, as that of independent draws.
+        mask: Leave it out; for draws that are made from other, checked draws.
+        index: Leave it out, likewise.
+        keys: Leave it out, likewise: fingerprints of the pairs.
+        shuffle: Whether to shuffle the draws. Switch it off only where their order
+            carries no information, as with independent draws.
 
     Example:
         >>> draws = Draws(torch.zeros(10, 2), torch.zeros(10, 3), torch.zeros(5, 10, 2))
@@ -52,21 +60,34 @@ class Draws:
     thetas: Tensor
     xs: Tensor
     samples: Tensor
-    mask: Tensor = field(init=False)
-    index: Tensor = field(init=False)
+    mask: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
+    index: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
+    keys: Tensor | None = field(default=None, kw_only=True)
     shuffle: InitVar[bool] = field(default=True, kw_only=True)
 
     def __post_init__(self, shuffle: bool):
-        thetas, xs, mask = clean_pairs(self.thetas, self.xs, stacklevel=4)
-        samples = _as_float_tensor(self.samples, "samples")
+        if len(self.index):
+            return  # made from draws that were checked
+        thetas, samples = in_one_precision(
+            self.thetas, "thetas", self.samples, "samples"
+        )
+        thetas, xs, mask = clean_pairs(thetas, self.xs, stacklevel=4)
         _check_samples(samples, num_pairs=len(mask), dim=thetas.shape[1])
-        samples = samples[:, mask.to(samples.device)].to(thetas.device)
-        _check_finite(samples, "samples")
-        if shuffle:  # in place: taking the kept pairs has made a copy
+        samples = samples.to(thetas.device)
+        if shuffle or not mask.all():
+            samples = samples[:, mask]  # a copy
+        check_finite(samples, "samples")
+        if shuffle:
             shuffle_draws(samples, generator_from(0, "draws", digest(thetas, xs)))
-        thetas, samples = _alike(thetas, samples)
-        index = mask.nonzero().flatten().cpu()
-        _set(self, thetas, xs, samples, mask.cpu(), index)
+        for name, value in (
+            ("thetas", thetas),
+            ("xs", xs),
+            ("samples", samples),
+            ("mask", mask.cpu()),
+            ("index", mask.nonzero().flatten().cpu()),
+            ("keys", make_pair_keys(thetas, xs)),
+        ):
+            object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return len(self.thetas)
@@ -90,41 +111,65 @@ class Draws:
 
     def to(self, device: str | torch.device) -> Draws:
         """Return the draws on another device."""
-        thetas, xs, samples = (tensor.to(device) for tensor in self._tensors())
-        return _replace(self, thetas, xs, samples, self.index)
+        return Draws(
+            self.thetas.to(device),
+            self.xs.to(device),
+            self.samples.to(device),
+            mask=self.mask,
+            index=self.index,
+            keys=self.keys,
+        )
 
     def select(self, index: Tensor) -> Draws:
         """Return the pairs at ``index`` (positions or a boolean mask)."""
-        here = index.to(self.thetas.device)
-        return _replace(
-            self,
+        here, there = index.to(self.thetas.device), index.cpu()
+        repeats = 0 if there.dtype == torch.bool else len(there) - len(there.unique())
+        if repeats:
+            raise ValueError(
+                f"index: {repeats} of {len(there)} positions are repeats of others; a "
+                "test needs independent pairs."
+            )
+        return Draws(
             self.thetas[here],
             self.xs[here],
             self.samples[:, here],
-            self.index[index.cpu()],
+            mask=self.mask,
+            index=self.index[there],
+            keys=None if self.keys is None else self.keys[there],
         )
 
-    def numbered(self, mask: Tensor, index: Tensor) -> Draws:
-        """Return the draws with another account of the pairs handed in."""
-        new = object.__new__(type(self))
-        _set(new, *self._tensors(), mask.cpu(), index.cpu())
-        return new
+    def place_truths(self, generator: torch.Generator) -> Tensor:
+        """Return a random place for the truth in each bag, with shape ``(N,)``.
 
-    def bags(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return bags ``(N, K + 1, d)`` and the place of the truth in each, ``(N,)``.
-
-        The place is random: arithmetic may round differently from place to place, and
-        members must be exchangeable to the last bit.
+        Arithmetic may round differently from place to place, and members must be
+        exchangeable to the last bit.
         """
-        members = torch.cat([self.thetas.unsqueeze(0), self.samples])
-        members = members.transpose(0, 1).clone()  # (N, K + 1, d), the truth first
-        num_pairs, size, _ = members.shape
-        truth = torch.randint(size, (num_pairs,), generator=generator)
-        truth = truth.to(members.device)
-        rows = torch.arange(num_pairs, device=members.device)
-        members[rows, 0] = members[rows, truth]
-        members[rows, truth] = self.thetas
-        return members, truth
+        size = self.num_posterior_samples + 1
+        truth = torch.randint(size, (len(self),), generator=generator)
+        return truth.to(self.thetas.device)
+
+    def bags(self, truth: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Return the bags of some pairs, with shape ``(n, K + 1, d)``.
+
+        Args:
+            truth: The place of the truth in each of the N bags, with shape ``(N,)``.
+            rows: Which pairs.
+        """
+        thetas, truth = self.thetas[rows], truth[rows]
+        size = (len(thetas), self.num_posterior_samples + 1, self.dim)
+        members = torch.empty(size, dtype=thetas.dtype, device=thetas.device)
+        members[:, 1:] = self.samples[:, rows].transpose(0, 1)
+        bags = torch.arange(len(thetas), device=thetas.device)
+        members[:, 0] = members[bags, truth]  # of no use where the truth comes first
+        members[bags, truth] = thetas
+        return members
+
+    def blocks(self) -> Iterator[slice]:
+        """Yield the pairs in blocks whose bags fit into a few dozen MiB."""
+        numbers = (self.num_posterior_samples + 1) * self.dim
+        step = max(1, _BLOCK // numbers)
+        for start in range(0, len(self), step):
+            yield slice(start, min(start + step, len(self)))
 
     def split(self, fraction: float, seed: int | None = None) -> tuple[Draws, Draws]:
         """Split the pairs at random into two disjoint sets.
@@ -150,11 +195,12 @@ class Draws:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the draws to an ``.npz`` file, without pickle."""
-        arrays = [t.detach().cpu().numpy() for t in self._tensors()]
+        arrays = {
+            name: getattr(self, name).detach().cpu().numpy()
+            for name in ("thetas", "xs", "samples")
+        }
         with open(path, "wb") as file:
-            np.savez_compressed(
-                file, thetas=arrays[0], xs=arrays[1], samples=arrays[2], shuffled=True
-            )
+            np.savez_compressed(file, shuffled=True, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Draws:
@@ -182,14 +228,11 @@ class Draws:
             shuffle=not arrays.get("shuffled", False),
         )
 
-    def _tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.thetas, self.xs, self.samples
-
 
 def shuffle_draws(samples: Tensor, generator: torch.Generator) -> None:
     """Shuffle the draws of each x in place, a few xs at a time to save memory."""
     num_samples, num_xs, _ = samples.shape
-    step = max(1, _CHUNK // num_samples)
+    step = max(1, _SHUFFLED_AT_ONCE // num_samples)
     for start in range(0, num_xs, step):
         part = samples[:, start : start + step]
         order = torch.rand(part.shape[:2], generator=generator).argsort(dim=0)
@@ -210,8 +253,8 @@ def clean_pairs(
     Returns:
         Parameters and observations of the pairs kept, and the mask ``(N,)`` of them.
     """
-    thetas = _as_float_tensor(thetas, "thetas")
-    xs = _as_float_tensor(xs, "xs").to(thetas.device)
+    thetas = as_float_tensor(thetas, "thetas")
+    xs = as_float_tensor(xs, "xs").to(thetas.device)
     _check_pairs(thetas, xs)
     mask = xs.isfinite().reshape(len(xs), -1).all(dim=1)  # (N,)
     dropped, total = int((~mask).sum()), len(mask)
@@ -227,123 +270,8 @@ def clean_pairs(
             stacklevel=stacklevel,
         )
     thetas, xs = thetas[mask], xs[mask]
-    _check_finite(thetas, "thetas")
+    check_finite(thetas, "thetas")
     return thetas, xs, mask
-
-
-def pair_keys(thetas: Tensor, xs: Tensor) -> list[bytes]:
-    """Return a fingerprint of each pair, and none at all for discrete data.
-
-    A pair that occurs twice was used twice, unless it can repeat by chance: where no
-    column of θ or x looks continuous, a repeat proves nothing.
-
-    Raises:
-        ValueError: Pairs repeat that cannot do so by chance. They are not independent,
-            and half of them could train what the other half tests.
-    """
-    pairs = torch.cat([thetas.double(), xs.double().reshape(len(xs), -1)], dim=1)
-    rows = pairs.cpu().contiguous().numpy()
-    keys = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
-    distinct = dict(zip(keys, range(len(keys)), strict=True))
-    if not any(map(_looks_continuous, rows[sorted(distinct.values())].T)):
-        return []
-    if len(distinct) < len(keys):
-        raise ValueError(
-            f"thetas, xs: {len(keys) - len(distinct)} of {len(keys)} pairs are repeats "
-            "of others; a test needs independent pairs, each simulated once."
-        )
-    return keys
-
-
-def _looks_continuous(values: np.ndarray) -> bool:
-    """Return whether values all differ and mostly have more than four digits."""
-    if len(np.unique(values)) < len(values):
-        return False
-    size = np.where(values == 0, 1.0, np.abs(values))
-    unit = 10.0 ** (np.floor(np.log10(size)) - 3)
-    rounded = np.round(values / unit) * unit
-    return float(np.mean(np.abs(rounded - values) > 1e-6 * size)) > 0.5
-
-
-def _set(draws: Draws, *values: Tensor) -> None:
-    names = ("thetas", "xs", "samples", "mask", "index")
-    for name, value in zip(names, values, strict=True):
-        object.__setattr__(draws, name, value)
-
-
-def _replace(
-    draws: Draws, thetas: Tensor, xs: Tensor, samples: Tensor, index: Tensor
-) -> Draws:
-    """Return draws from tensors that are known to be sound."""
-    new = object.__new__(type(draws))
-    _set(new, thetas, xs, samples, draws.mask, index)
-    return new
-
-
-def _alike(thetas: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both in one type; in single precision if one of them is.
-
-    Rounded alike, 0.1 is equal to 0.1. Else truths and draws of discrete parameters
-    would all differ by one and the same rounding, which ranks would take for an error.
-    """
-    if thetas.dtype == samples.dtype:
-        return thetas, samples
-    return _rounded(thetas), _rounded(samples)
-
-
-def _rounded(values: Tensor) -> Tensor:
-    """Return doubles with the digits of single precision, and of any size."""
-    single = values.float().double()
-    return torch.where(single.isfinite(), single, values.double())
-
-
-def _as_float_tensor(value: Any, name: str) -> Tensor:
-    if isinstance(value, (list, tuple)):
-        raise TypeError(
-            f"{name}: expected a torch or NumPy array, got a {type(value).__name__}; "
-            f"stack its {len(value)} entries with torch.stack or numpy.stack."
-        )
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name}: expected a plain array, got a masked one; leave the masked pairs "
-            "out."
-        )
-    if isinstance(value, Tensor):
-        tensor = value.detach()
-    else:
-        array = np.asarray(value)
-        if array.dtype.kind not in "fiub":
-            raise TypeError(
-                f"{name}: expected numbers, got dtype {array.dtype} "
-                f"({type(value).__name__})."
-            )
-        if array.dtype.itemsize > 8 or array.dtype == np.uint64:
-            # torch has neither: through doubles, if that loses nothing.
-            exact = array.astype(np.float64)
-            if not np.array_equal(exact.astype(array.dtype), array, equal_nan=True):
-                raise TypeError(_inexact(name, array.dtype))
-            array = exact
-        tensor = torch.from_numpy(np.array(array))
-    if tensor.is_complex():
-        raise TypeError(
-            f"{name}: expected real numbers, got {tensor.dtype}; "
-            "split real and imaginary parts."
-        )
-    if tensor.dtype in (torch.float32, torch.float64):
-        return tensor
-    for dtype in (torch.float32, torch.float64):  # half, integers, booleans
-        converted = tensor.to(dtype)
-        same = (converted.to(tensor.dtype) == tensor) | converted.isnan()
-        if bool(same.all()):
-            return converted
-    raise TypeError(_inexact(name, tensor.dtype))
-
-
-def _inexact(name: str, dtype: Any) -> str:
-    return (
-        f"{name}: dtype {dtype} holds values that no float represents exactly; "
-        "convert it yourself."
-    )
 
 
 def _check_pairs(thetas: Tensor, xs: Tensor) -> None:
@@ -379,15 +307,4 @@ def _check_samples(samples: Tensor, num_pairs: int, dim: int) -> None:
     if samples.shape[0] == 0:
         raise ValueError(
             "samples: expected at least one posterior draw per x (S >= 1), got S = 0."
-        )
-
-
-def _check_finite(values: Tensor, name: str) -> None:
-    bad = ~values.isfinite()
-    if bad.any():
-        where = bad.nonzero()[0].tolist()
-        raise ValueError(
-            f"{name}: expected finite values, got {int(bad.sum())} NaN or infinite, "
-            f"the first at index {where}; a posterior or simulator that fails must "
-            "be mended or its pairs left out before the test."
         )

@@ -1,7 +1,7 @@
 """Both algorithms on one set of pairs: split, train, test.
 
 `run_colt` has the calling convention of sbi's `run_sbc` and `run_tarp`;
-`run_on_draws` is for draws that are there already.
+`colt_on_draws` is for draws that are there already.
 
 *Every pair counts.* Learned probes are tested on pairs that training has not seen.
 Untrained ones have nothing to forget, so they look at the training pairs too. Given the
@@ -26,7 +26,7 @@ from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.draw import draw_at_pairs
 from sbi_colt.stats.combine import two_halves_p_value
 
-__all__ = ["check_colt", "run_colt", "run_on_draws"]
+__all__ = ["check_colt", "colt_on_draws", "run_colt"]
 
 # Below this many pairs on either side a test is valid but says nothing.
 _MIN_PAIRS = 5
@@ -104,7 +104,7 @@ def run_colt(
         **sampling,
     )
     _check_enough(len(draws), config.train_fraction)
-    return run_on_draws(
+    return colt_on_draws(
         draws,
         config=config,
         seed=seed,
@@ -113,7 +113,7 @@ def run_colt(
     )
 
 
-def run_on_draws(
+def colt_on_draws(
     draws: Draws,
     *,
     config: CoLTConfig | None = None,
@@ -129,7 +129,7 @@ def run_on_draws(
     colt = CoLT(config, seed=seed, device=device)
     train, test = draws.split(colt.config.train_fraction, seed=seed)
     result = colt.fit(train, show_progress_bar=show_progress_bar).test(test)
-    training = colt.untrained_p_value(train)
+    training = colt.training_p_value
     if training is None:
         return result
     return replace(

@@ -5,13 +5,14 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from configs import make_config
 
-from sbi_colt import CoLT, CoLTConfig, Draws, TestResult, compare
+from sbi_colt import CoLT, Draws, TestResult, compare
 from sbi_colt.benchmark.tasks.zoo import exhibit, prior
 from sbi_colt.report.figures import plot_comparison
 from sbi_colt.stats.paired import closer_p_value
 
-QUICK = CoLTConfig(max_epochs=20, num_redraws=199)
+QUICK = make_config(max_epochs=20, num_redraws=199)
 
 
 class Gaussian:

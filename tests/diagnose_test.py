@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from configs import make_config
 from torch import nn
 
 from sbi_colt import CoLTConfig, DiagnosticReport, Draws, TestResult, diagnose
@@ -17,7 +18,7 @@ from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.report.findings import Finding
 from sbi_colt.report.text import feature_name
 
-QUICK = CoLTConfig(max_epochs=20, num_redraws=199)
+QUICK = make_config(max_epochs=20, num_redraws=199)
 
 
 def simulator(thetas):

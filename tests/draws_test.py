@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from sbi_colt import Draws
-from sbi_colt.draws import pair_keys
+from sbi_colt.pair_keys import make_pair_keys
 
 
 def arrays(num_pairs=6, num_samples=4, dim=2, x_shape=(3,)):
@@ -107,7 +107,7 @@ def test_load_refuses_pickles_and_other_files(tmp_path):
         ({"xs": torch.zeros(6, 0)}, ValueError, "xs: observations are empty"),
         ({"xs": [torch.zeros(3)] * 6}, TypeError, "xs: .*got a list; stack"),
         ({"xs": torch.full((6, 3), torch.nan)}, ValueError, "xs: every one of the 6"),
-        ({"xs": np.array([["a"]] * 6)}, TypeError, "xs: expected numbers"),
+        ({"xs": np.array([["a"]] * 6)}, TypeError, "xs: expected an array of numbers"),
         ({"samples": torch.zeros(4, 6)}, ValueError, "samples: expected shape"),
         ({"samples": torch.zeros(6, 4, 2)}, ValueError, "looks transposed"),
         ({"samples": torch.zeros(0, 6, 2)}, ValueError, "samples: .*S = 0"),
@@ -161,17 +161,33 @@ def test_masked_arrays_are_refused():
 
 def test_pair_keys_refuse_repeats_of_continuous_pairs():
     thetas, xs, _ = arrays(num_pairs=20)
-    assert len(set(pair_keys(thetas, xs))) == 20
+    keys = make_pair_keys(thetas, xs)
+    assert keys is not None
+    assert len(keys.unique(dim=0)) == 20
     with pytest.raises(ValueError, match="1 of 21 pairs are repeats"):
-        pair_keys(torch.cat([thetas, thetas[:1]]), torch.cat([xs, xs[:1]]))
+        make_pair_keys(torch.cat([thetas, thetas[:1]]), torch.cat([xs, xs[:1]]))
     with pytest.raises(ValueError, match="20 of 40 pairs are repeats"):
-        pair_keys(thetas.repeat(2, 1), xs.repeat(2, 1))
+        make_pair_keys(thetas.repeat(2, 1), xs.repeat(2, 1))
 
 
 def test_pair_keys_let_discrete_pairs_repeat(generator):
     thetas = torch.randint(20, (40, 1), generator=generator).float()
     xs = torch.randint(20, (40, 1), generator=generator).float()
-    assert pair_keys(thetas, xs) == []
+    assert make_pair_keys(thetas, xs) is None
+
+
+def test_truths_from_a_table_may_repeat_with_discrete_data(generator):
+    """Each θ has one x here, so that its values look like those of a density."""
+    table = torch.randn(300, 1, generator=generator)
+    rows = torch.randint(300, (60,), generator=generator)
+    xs = (table[rows] > 0).float()
+    samples = torch.randn(5, 60, 1, generator=generator)
+    with pytest.warns(UserWarning, match="pairs are repeats of others. That is right"):
+        draws = Draws(table[rows], xs, samples)
+    assert len(draws) == 60
+    unique = torch.randn(60, 1, generator=generator)
+    with pytest.raises(ValueError, match="60 of 120 pairs are repeats"):
+        make_pair_keys(unique.repeat(2, 1), (unique > 0).float().repeat(2, 1))
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool, torch.half])
@@ -201,3 +217,31 @@ def test_mixed_precision_is_rounded_alike(is_double):
     assert draws.samples[0, 0, 0] == draws.thetas[0, 0]
     both = draws.samples[0] if is_double == "samples" else draws.thetas
     assert both[0, 1] == 1e100
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("is_half", ["thetas", "samples"])
+def test_half_precision_rounds_both_sides_alike(generator, dtype, is_half):
+    members = torch.randn(6, 20, 2, generator=generator)
+    thetas, samples = members[0], members[1:]
+    if is_half == "thetas":
+        thetas = thetas.to(dtype)
+    else:
+        samples = samples.to(dtype)
+    draws = Draws(thetas, torch.randn(20, 1, generator=generator), samples)
+    for values in (draws.thetas, draws.samples):
+        assert torch.equal(values.to(dtype).to(values), values)
+    large = Draws(
+        torch.full((1, 1), 1e6), torch.zeros(1, 1), torch.zeros(1, 1, 1).half()
+    )
+    assert large.thetas.item() == 1e6  # beyond half precision: kept as it is
+
+
+def test_later_changes_to_a_tensor_do_not_reach_the_draws():
+    thetas, xs, samples = arrays()
+    draws = Draws(thetas, xs, samples)
+    before = [t.clone() for t in (draws.thetas, draws.xs, draws.samples)]
+    for tensor in (thetas, xs, samples):
+        tensor += 1
+    for kept, own in zip(before, (draws.thetas, draws.xs, draws.samples), strict=True):
+        assert torch.equal(kept, own)

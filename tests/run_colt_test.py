@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from configs import make_config
 from sbi.inference import NPE
 from sbi.utils import BoxUniform
 
-from sbi_colt import CoLTConfig, check_colt, draw_posterior_samples, run_colt
+from sbi_colt import check_colt, draw_posterior_samples, run_colt
 
-QUICK = CoLTConfig(max_epochs=30, num_redraws=199)
+QUICK = make_config(max_epochs=30, num_redraws=199)
 
 
 def simulate(num, generator):

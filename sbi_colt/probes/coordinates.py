@@ -16,6 +16,7 @@ Scales come from the training pairs alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,9 @@ from torch import Tensor
 __all__ = ["Coordinates", "Frame", "Scales", "bag_moments", "bounded", "make_frame"]
 
 Coordinates = Literal["raw", "global", "bag"]
+
+# Standardised values whose squares are far from overflowing.
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,7 @@ class Scales:
     @classmethod
     def of(cls, thetas: Tensor, xs: Tensor, samples: Tensor) -> Scales:
         """Return the scales of training pairs and their draws."""
-        pooled = torch.cat([thetas, samples.flatten(0, 1)])  # (N + S N, d)
-        return cls(*_moments(pooled), *_moments(xs))
+        return cls(*_moments([thetas, *samples]), *_moments([xs]))
 
     def network_xs(self, xs: Tensor, coordinates: Coordinates = "global") -> Tensor:
         """Return xs as networks see them: standardised, unless coordinates are raw."""
@@ -50,12 +53,19 @@ class Scales:
         return ((xs.double() - self.x_mean) / self.x_scale).float()
 
 
-def _moments(values: Tensor) -> tuple[Tensor, Tensor]:
-    values = values.double()
-    size = values.abs().amax(dim=0)
+def _moments(parts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of all rows, part by part to save memory."""
+    size = torch.stack([part.abs().amax(dim=0) for part in parts]).amax(dim=0).double()
     size = torch.where(size == 0, torch.ones_like(size), size)
-    scaled = values / size  # squares of what is huge or tiny would not be finite
-    mean, scale = scaled.mean(dim=0), scaled.std(dim=0, correction=0)
+    count = sum(len(part) for part in parts)
+
+    def average(function: Callable[[Tensor], Tensor]) -> Tensor:
+        # Squares of values that are huge or tiny would not be finite: scale first.
+        sums = [function(part.double() / size).sum(dim=0) for part in parts]
+        return torch.stack(sums).sum(dim=0) / count
+
+    mean = average(lambda scaled: scaled)
+    scale = average(lambda scaled: (scaled - mean).square()).sqrt()
     # Rounding leaves a constant column with a spread of about epsilon.
     constant = scale <= 1e-12
     return mean * size, torch.where(constant, torch.ones_like(scale), scale * size)
@@ -108,8 +118,14 @@ def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Fra
     mean, scale = scales.theta_mean, scales.theta_scale
     if coordinates == "bag":
         # Moments of standardised values: the units of θ do not matter.
-        origin, factor = bag_moments((members.double() - mean) / scale)
-        return Frame(mean + scale * origin, scale.unsqueeze(1) * factor)
+        points = (members.double() - mean) / scale
+        # Squares of a bag beyond all others would overflow: give it a unit of its own.
+        unit = points.abs().amax(dim=(1, 2), keepdim=True)
+        unit = torch.where(unit > _LARGEST, unit, 1.0)  # (N, 1, 1)
+        origin, factor = bag_moments(points / unit)
+        return Frame(
+            mean + scale * unit[:, 0] * origin, scale.unsqueeze(1) * unit * factor
+        )
     if coordinates == "raw":
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     return Frame(mean.expand(num_bags, dim), scale.expand(num_bags, dim))

@@ -1,10 +1,10 @@
-"""Algorithm 1: train a probe so that the ranks of the truth deviate most.
+"""Algorithm 1: train a probe so that the ranks of the truths deviate most.
 
 The loss is minus a divergence of the ranks from the uniform distribution (Chen, Bansal
-and Scott 2025, Algorithm 1). A hundred pairs are few for a network, so a step sees a
-fresh subset of the draws, and a part of the training pairs is held out: the state kept
-is the best one *there*, the initial state included. Training can then only improve on
-a sensible start. No test pair ever comes here.
+and Scott 2025, Algorithm 1). A hundred pairs are few for a network. So each step sees a
+fresh subset of the draws, and a part of the training pairs is held out: the state that
+is kept is the best on the held-out pairs, and the initial state is a candidate too.
+Test pairs are never seen here.
 """
 
 from __future__ import annotations
@@ -13,24 +13,28 @@ import copy
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from sbi_colt.config import CoLTConfig
-from sbi_colt.probes.ball import Probe, ProbeSpec
-from sbi_colt.probes.coordinates import Scales
+from sbi_colt.checks import check_choice, check_integer, check_number
+from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.divergences import DIVERGENCES
-from sbi_colt.probes.registry import KINDS, Parts
+from sbi_colt.stats.ranks import ball_ranks, straight_through_ranks
 
-__all__ = ["History", "TrainingInterrupted", "build_probe", "train_probe"]
+if TYPE_CHECKING:  # the base of all probes imports this module
+    from sbi_colt.probes.base import Probe
+
+__all__ = ["History", "Training", "TrainingInterrupted", "train"]
 
 # Draws per x on which the validation divergence is measured.
 _VALIDATION_DRAWS = 256
 # With fewer held-out pairs than this their divergence says nothing.
 _MIN_VALIDATION_PAIRS = 5
+
+Stopped = Literal["untrained", "finished", "early", "interrupted", "diverged"]
 
 
 class TrainingInterrupted(Warning):
@@ -38,20 +42,62 @@ class TrainingInterrupted(Warning):
 
 
 @dataclass(frozen=True)
-class History:
-    """How one probe was trained.
+class Training:
+    """How a probe is trained.
 
-    ``training`` and ``validation`` hold the gain of each epoch (the divergence; minus a
-    classifier's cross-entropy), the latter from the initial state on and empty without
-    early stopping.
+    Args:
+        divergence: What training maximises: ``"sinkhorn"``, ``"wasserstein"`` or
+            ``"cramer_von_mises"``.
+        learning_rate: Step size of AdamW.
+        weight_decay: Weight decay of AdamW.
+        max_epochs: Most passes over the training pairs.
+        batch_size: Pairs per step; `None` for all.
+        draws_per_step: Draws per x in a step, a fresh subset each time; `None` for all.
+        validation_fraction: Share of the training pairs held out for early stopping.
+            With 0, or with fewer than five such pairs, training runs to the end and
+            the last state is used.
+        patience: Epochs without a better validation divergence before training stops.
+    """
+
+    divergence: str = "cramer_von_mises"
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
+    max_epochs: int = 200
+    batch_size: int | None = 512
+    draws_per_step: int | None = 64
+    validation_fraction: float = 0.2
+    patience: int = 40
+
+    def __post_init__(self):
+        check_choice("divergence", self.divergence, tuple(DIVERGENCES))
+        for name in ("max_epochs", "patience", "batch_size", "draws_per_step"):
+            value = getattr(self, name)
+            if value is not None or name in ("max_epochs", "patience"):
+                object.__setattr__(self, name, check_integer(name, value, least=1))
+        for name, expected, holds in (
+            ("learning_rate", "a number > 0", lambda v: v > 0),
+            ("weight_decay", "a number >= 0", lambda v: v >= 0),
+            ("validation_fraction", "a number in [0, 1)", lambda v: 0 <= v < 1),
+        ):
+            check_number(name, getattr(self, name), expected, holds)
+
+
+@dataclass(frozen=True)
+class History:
+    """How the training of one probe went.
+
+    Args:
+        training: Divergence of the training ranks in each epoch.
+        validation: Divergence of the held-out ranks before the first epoch and after
+            each; empty without early stopping.
+        best_epoch: The epoch whose state was kept; 0 is the initial state.
+        stopped: Why training stopped.
     """
 
     training: tuple[float, ...] = ()
     validation: tuple[float, ...] = ()
     best_epoch: int = 0
-    stopped: Literal["untrained", "finished", "early", "interrupted", "diverged"] = (
-        "untrained"
-    )
+    stopped: Stopped = "untrained"
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> History:
@@ -60,143 +106,134 @@ class History:
         return cls(**{**plain, **lists})
 
 
-def build_probe(
-    spec: ProbeSpec,
-    config: CoLTConfig,
-    scales: Scales,
-    x_example: Tensor,
-    generator: torch.Generator,
-) -> Probe:
-    """Return an untrained probe on the CPU.
-
-    Args:
-        spec: Which probe.
-        config: Settings of its networks.
-        scales: Scales of the training pairs.
-        x_example: At least two xs, to know their shape.
-        generator: CPU generator of the initial weights.
-    """
-    parts = Parts(
-        len(scales.theta_mean),
-        scales.network_xs(x_example, spec.coordinates).cpu(),
-        scales,
-        generator,
-        config.num_hidden,
-        config.num_layers,
-        config.embedding_net,
-        config.embedding,
-    )
-    return KINDS[spec.kind](spec, parts)
-
-
-def train_probe(
+def train(
     probe: Probe,
-    members: Tensor,
-    xs: Tensor,
-    config: CoLTConfig,
+    bags: Bags,
+    settings: Training,
     generator: torch.Generator,
     show_progress_bar: bool = True,
 ) -> History:
-    """Train a probe in place, or solve for it, and return how it went.
+    """Train a probe in place and return how it went.
+
+    Ctrl-C stops training; the best state so far is kept, and a warning says so.
 
     Args:
         probe: The probe.
-        members: Training bags in the probe's coordinates, with shape ``(N, K + 1, d)``,
-            the truth first.
-        xs: Observations, with shape ``(N, …)``.
-        config: Settings.
+        bags: Training bags in the probe's coordinates; the first member of each is the
+            truth.
+        settings: How to train.
         generator: CPU generator of splits and subsets.
         show_progress_bar: Whether to show the epochs.
-
-    Returns:
-        The history. On Ctrl-C the best state so far is kept, and a warning says so.
     """
-    if not probe.is_trainable:
-        probe.solve(members, xs, generator)
-        return History()
-    if type(probe).solve is not Probe.solve:
-        raise TypeError(
-            f"{type(probe).__name__}: has solve and parameters that gradients would "
-            "train; freeze them with requires_grad_(False), or leave solve out."
-        )
-    divergence = DIVERGENCES[config.divergence]
-    fit_pairs, held_out = _hold_out(len(members), config, generator)
-    optimizer = torch.optim.AdamW(
-        [p for p in probe.parameters() if p.requires_grad],
-        lr=config.learning_rate,
-        weight_decay=config.weight_decay,
-    )
-    training: list[float] = []
-    validation: list[float] = []
-    best, best_epoch = copy.deepcopy(probe.state_dict()), 0
-    stopped = "finished"
-
-    def validate() -> float:
-        probe.eval()
-        with torch.no_grad():
-            columns = slice(0, _VALIDATION_DRAWS + 1)
-            distances = probe(members[held_out, columns], xs[held_out])
-            if not distances.isfinite().all():
-                return math.nan  # comparisons would take NaN for a rank of zero
-            return float(probe.gain(distances, divergence))
-
-    if len(held_out):
-        validation.append(validate())
+    run = _Run(probe, bags, settings, generator)
     progress = tqdm(
-        range(1, config.max_epochs + 1),
-        desc=f"Training {probe.spec.name}",
+        range(1, settings.max_epochs + 1),
+        desc=f"Training {probe.name}",
         disable=not show_progress_bar,
         leave=False,
     )
     try:
         for epoch in progress:
-            probe.train()
-            total = 0.0
-            for pairs in _batches(fit_pairs, config.batch_size, generator):
-                columns = _subset(members.shape[1], config.draws_per_step, generator)
-                bags = members[pairs.unsqueeze(1), columns]  # (B, M + 1, d)
-                value = probe.gain(probe(bags, xs[pairs]), divergence)
-                optimizer.zero_grad()
-                (-value).backward()
-                optimizer.step()
-                total += value.item() * len(pairs)
-            training.append(total / len(fit_pairs))
-            if len(held_out):
-                validation.append(validate())
-            if not math.isfinite(training[-1] + sum(validation[-1:])):
-                stopped = "diverged"
-                break
-            if not len(held_out):
-                continue
-            if validation[-1] > validation[best_epoch]:
-                best, best_epoch = copy.deepcopy(probe.state_dict()), epoch
-            elif epoch - best_epoch >= config.patience:
-                stopped = "early"
+            if run.epoch(epoch):
                 break
     except KeyboardInterrupt:
-        stopped = "interrupted"
-        if not len(held_out):
-            best_epoch = len(training)
+        run.stopped = "interrupted"
         warnings.warn(
-            f"Training of the probe {probe.spec.name!r} was interrupted after "
-            f"{len(training)} epochs; its state after epoch {best_epoch} is kept.",
+            f"Training of the probe {probe.name!r} was interrupted after "
+            f"{len(run.training)} epochs; its state after epoch {run.kept_epoch} is "
+            "kept.",
             TrainingInterrupted,
             stacklevel=2,
         )
     finally:
         progress.close()
-    if len(held_out) or stopped == "diverged":
-        probe.load_state_dict(best)
-    else:
-        best_epoch = len(training)
-    probe.eval()
-    return History(tuple(training), tuple(validation), best_epoch, stopped)
+    return run.finish()
+
+
+class _Run:
+    """One training: the state so far, and the best one."""
+
+    def __init__(
+        self, probe: Probe, bags: Bags, settings: Training, generator: torch.Generator
+    ):
+        self.probe, self.bags = probe, bags
+        self.settings, self.generator = settings, generator
+        self.divergence = DIVERGENCES[settings.divergence]
+        self.pairs, self.held_out = _hold_out(len(bags), settings, generator)
+        self.optimizer = torch.optim.AdamW(
+            [p for p in probe.parameters() if p.requires_grad],
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+        )
+        self.training: list[float] = []
+        self.best, self.best_epoch = copy.deepcopy(probe.state_dict()), 0
+        self.stopped: Stopped = "finished"
+        self.validation = [self._validate()] if len(self.held_out) else []
+
+    @property
+    def kept_epoch(self) -> int:
+        """The epoch whose state is kept if training stops now."""
+        ends_with_last = not len(self.held_out) and self.stopped != "diverged"
+        return len(self.training) if ends_with_last else self.best_epoch
+
+    def epoch(self, number: int) -> bool:
+        """Train for one epoch and return whether that was the last."""
+        self.probe.train()
+        total = 0.0
+        for pairs in _batches(self.pairs, self.settings.batch_size, self.generator):
+            total += self._step(pairs) * len(pairs)
+        self.training.append(total / len(self.pairs))
+        if len(self.held_out):
+            self.validation.append(self._validate())
+        if not math.isfinite(self.training[-1] + sum(self.validation[-1:])):
+            self.stopped = "diverged"
+            return True
+        if not len(self.held_out):
+            return False
+        if self.validation[-1] > self.validation[self.best_epoch]:
+            self.best, self.best_epoch = copy.deepcopy(self.probe.state_dict()), number
+        elif number - self.best_epoch >= self.settings.patience:
+            self.stopped = "early"
+            return True
+        return False
+
+    def finish(self) -> History:
+        """Put the state that is kept into the probe."""
+        kept = self.kept_epoch
+        if len(self.held_out) or self.stopped == "diverged":
+            self.probe.load_state_dict(self.best)
+        self.probe.eval()
+        return History(tuple(self.training), tuple(self.validation), kept, self.stopped)
+
+    def _step(self, pairs: Tensor) -> float:
+        size = self.bags.points.shape[1]
+        columns = _subset(size, self.settings.draws_per_step, self.generator)
+        scores = self.probe(self._part(pairs, columns))  # (B, M + 1)
+        ranks = straight_through_ranks(scores[:, 0], scores[:, 1:].T)
+        value = self.divergence(ranks)
+        self.optimizer.zero_grad()
+        (-value).backward()
+        self.optimizer.step()
+        return value.item()
+
+    def _validate(self) -> float:
+        self.probe.eval()
+        columns = torch.arange(self.bags.points.shape[1])[: _VALIDATION_DRAWS + 1]
+        with torch.no_grad():
+            scores = self.probe(self._part(self.held_out, columns))
+            if not scores.isfinite().all():
+                return math.nan  # comparisons would take NaN for a rank of zero
+            return float(self.divergence(ball_ranks(scores[:, 0], scores[:, 1:].T)))
+
+    def _part(self, pairs: Tensor, columns: Tensor) -> Bags:
+        points = self.bags.points[pairs.unsqueeze(1), columns]  # (B, M + 1, d)
+        return Bags(points, self.bags.xs[pairs])
 
 
 def _hold_out(
-    num_pairs: int, config: CoLTConfig, generator: torch.Generator
+    num_pairs: int, settings: Training, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    num_held_out = round(config.validation_fraction * num_pairs)
+    num_held_out = round(settings.validation_fraction * num_pairs)
     if num_held_out < _MIN_VALIDATION_PAIRS or num_held_out == num_pairs:
         num_held_out = 0
     order = torch.randperm(num_pairs, generator=generator)

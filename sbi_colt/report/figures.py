@@ -161,8 +161,8 @@ def plot_discrepancy_map(
     ax = _axes(ax)
     evidence = result.evidence
     flat = evidence.xs.double().reshape(len(evidence.xs), -1).cpu()
-    level = result.leading.level
-    excess = (result.leading.ranks <= level).double() - level  # (N,)
+    mass_q = result.leading.mass_q
+    excess = (result.leading.ranks <= mass_q).double() - mass_q  # (N,)
     if features is None:
         features = _related(excess, flat)[: min(2, flat.shape[1])]
     if isinstance(features, int):
@@ -179,7 +179,7 @@ def plot_discrepancy_map(
     shown = slice(None, None, math.ceil(len(flat) / _MAX_POINTS))
     weights = nearness_weights(scaled, scaled[shown], count)  # (n, N)
     smooth, columns = (weights @ excess) / weights.sum(dim=1), columns[shown]
-    margin = 1.96 * (level * (1 - level) / (0.83 * count)) ** 0.5
+    margin = 1.96 * (mass_q * (1 - mass_q) / (0.83 * count)) ** 0.5
     if len(features) == 1:
         order = columns[:, 0].argsort()
         x, y = columns[order, 0].numpy(), smooth[order].numpy()

@@ -186,7 +186,8 @@ class _Errors:
 
     @classmethod
     def of(cls, draws: Draws, seed: int, generator: torch.Generator) -> _Errors:
-        members, truth = draws.bags(generator)
+        truth = draws.place_truths(generator)
+        members = draws.bags(truth)
         scales = Scales.of(draws.thetas, draws.xs, draws.samples)
         points = make_frame(members, "bag", scales).to_points(members)
         members = members.double()
@@ -349,7 +350,7 @@ def _x_error(evidence: _Errors, xs: Tensor) -> tuple[Finding, bool]:
 
 
 def _worst_ball(colt: CoLTResult) -> list[Finding]:
-    mass_q = colt.leading.level
+    mass_q = colt.leading.mass_q
     mass_p = float((colt.leading.ranks <= mass_q).double().mean())
     for q, p in ((mass_q, mass_p), (1 - mass_q, 1 - mass_p)):  # the ball, the rest
         if q <= 1 / 3 and p >= 2 * q:

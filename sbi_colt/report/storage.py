@@ -9,15 +9,18 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from sbi_colt.colt import prepare
 from sbi_colt.config import CoLTConfig
+from sbi_colt.draws import Draws
 from sbi_colt.files import prefixed, unprefixed
-from sbi_colt.probes.ball import x_features
 from sbi_colt.probes.coordinates import Scales
-from sbi_colt.probes.training import History, build_probe
+from sbi_colt.probes.networks import x_features
+from sbi_colt.probes.training import History
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
 from sbi_colt.results.local import Evidence
 from sbi_colt.results.test_result import TestResult
+from sbi_colt.stats.ranks import RankTable
 
 __all__ = ["pack_result", "unpack_result"]
 
@@ -33,7 +36,7 @@ _NUMBERS = (
     "num_posterior_samples",
     "seed",
 )
-_EVIDENCE = ("members", "truth", "xs", "tables", "features")
+_DRAWS = ("thetas", "xs", "samples")
 
 
 def pack_result(
@@ -62,7 +65,9 @@ def pack_result(
         "leading": result.leading.name,
     }
     tensors = {"mask": result.mask, "index": result.index}
-    tensors |= {name: getattr(evidence, name) for name in _EVIDENCE}
+    tensors |= {name: getattr(evidence.draws, name) for name in _DRAWS}
+    tensors |= {"truth": evidence.truth, "features": evidence.features}
+    tensors |= prefixed("table", vars(evidence.table))
     tensors |= prefixed("scales", vars(evidence.scales))
     tensors |= {f"ranks.{probe.name}": probe.ranks for probe in result.probes}
     tensors |= prefixed("probe", evidence.probe.state_dict())
@@ -91,10 +96,10 @@ def unpack_result(
         embedding_net.load_state_dict(unprefixed("embedding_net", tensors))
     config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
     scales = Scales(**unprefixed("scales", tensors))
-    (spec,) = [spec for spec in config.specs if spec.name == header["leading"]]
+    (probe,) = [p for p in config.make_probes() if p.name == header["leading"]]
     generator = generator_from(header["seed"], "load")
     with isolated_rng(generator):
-        probe = build_probe(spec, config, scales, tensors["xs"][:2], generator)
+        prepare(probe, config, scales, tensors["xs"][:2], generator)
     probe.load_state_dict(unprefixed("probe", tensors))
     probes = tuple(
         ProbeResult(**plain, ranks=tensors[f"ranks.{plain['name']}"])
@@ -112,7 +117,14 @@ def unpack_result(
             name: History.from_dict(plain) for name, plain in header["history"].items()
         },
         evidence=Evidence(
-            **{name: tensors[name] for name in _EVIDENCE},
+            draws=Draws(
+                *(tensors[name] for name in _DRAWS),
+                mask=tensors["mask"],
+                index=tensors["index"],
+            ),
+            truth=tensors["truth"],
+            table=RankTable(**unprefixed("table", tensors)),
+            features=tensors["features"],
             embed=partial(x_features, scales=scales, embedding_net=embedding_net),
             probe=probe.eval(),
             scales=scales,

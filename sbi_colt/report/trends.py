@@ -11,8 +11,8 @@ from torch import Tensor
 from sbi_colt.draws import Draws
 from sbi_colt.probes.coordinates import Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
-from sbi_colt.stats.ranks import bag_ranks
-from sbi_colt.stats.redraw import redrawn_p_value, take_members
+from sbi_colt.stats.ranks import RankTable
+from sbi_colt.stats.redraw import redrawn_p_value
 
 __all__ = ["Trend", "correlate", "feature_index", "features", "find_trend", "folded"]
 
@@ -58,13 +58,14 @@ def find_trend(draws: Draws, seed: int) -> Trend:
     done when another member of each bag plays the truth.
     """
     generator = generator_from(seed, "trend", digest(draws.thetas, draws.xs))
-    members, truth = draws.bags(generator)
+    truth = draws.place_truths(generator)
+    members = draws.bags(truth)
     scales = Scales.of(draws.thetas, draws.xs, draws.samples)
     distances = make_frame(members, "bag", scales).to_points(members).norm(dim=-1)
-    below = torch.stack([bag_ranks(column, generator) for column in members.unbind(-1)])
+    below = _ranks(RankTable.of(members.unbind(-1), generator))
     answers = torch.cat(
         [
-            (bag_ranks(distances, generator) <= 0.5).unsqueeze(0),
+            _ranks(RankTable.of([distances], generator)) <= 0.5,
             (below - 0.5).abs() <= 0.25,
             below <= 0.5,
         ]
@@ -73,7 +74,7 @@ def find_trend(draws: Draws, seed: int) -> Trend:
     both = folded(columns)
 
     def correlations(chosen: Tensor) -> Tensor:
-        return correlate(take_members(answers, chosen), both)  # (..., 1 + 2 d, F)
+        return correlate(_take(answers, chosen), both)  # (..., 1 + 2 d, F)
 
     observed = correlations(truth)
     question, best = divmod(int(observed.abs().argmax()), observed.shape[1])
@@ -87,7 +88,7 @@ def find_trend(draws: Draws, seed: int) -> Trend:
         ]
     )
     feature = best % columns.shape[1]
-    own = take_members(answers, truth)[question]
+    own = _take(answers, truth)[question]
     thirds = columns[:, feature].argsort().tensor_split(3)
     return Trend(
         feature_index(draws.xs, feature),
@@ -96,6 +97,15 @@ def find_trend(draws: Draws, seed: int) -> Trend:
         redrawn_p_value(float(observed.abs().max()), null, generator),
         tuple(float(own[third].mean()) for third in thirds),
     )
+
+
+def _ranks(table: RankTable) -> Tensor:
+    return (table.places + table.offsets.unsqueeze(2)) / table.bag_size
+
+
+def _take(answers: Tensor, members: Tensor) -> Tensor:
+    rows = torch.arange(answers.shape[1], device=answers.device)
+    return answers[:, rows, members].movedim(0, -2)
 
 
 def features(xs: Tensor) -> Tensor:

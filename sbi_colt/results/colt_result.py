@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from sbi_colt.config import CoLTConfig
+from sbi_colt.probes import Bags
 from sbi_colt.probes.coordinates import make_frame
 from sbi_colt.probes.training import History
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.results.local import Evidence, Localization, LocalResult
 from sbi_colt.stats.intervals import wilson_interval
 from sbi_colt.stats.nearness import nearness_weights
-from sbi_colt.stats.redraw import redraw_statistics, redrawn_p_value, take_members
+from sbi_colt.stats.redraw import redraw_statistics, redrawn_p_value
 from sbi_colt.stats.uniformity import anderson_darling, ks_statistic
 
 __all__ = [
@@ -35,9 +36,9 @@ class ProbeResult:
             q(θ | x) = p(θ | x); sample size ``num_test``; continuous.
         distance: Estimate of its deviation sup|F_U − id|; equals the statistic.
         distance_lower: Lower bound of that deviation, simultaneous over all probes.
-        level: The level u at which F_U − id deviated most on the training pairs: a
-            choice made before any test pair was seen.
-        sign: Its sign there.
+        mass_q: The share u of q in the worst ball: where F_U − id deviated most on the
+            training pairs, a choice made before any test pair was seen.
+        sign: The sign of F_U − id there.
         ranks: Randomised ranks of the truth, with shape ``(num_test,)``.
     """
 
@@ -46,7 +47,7 @@ class ProbeResult:
     p_value: float
     distance: float
     distance_lower: float
-    level: float
+    mass_q: float
     sign: int
     ranks: Tensor = field(repr=False)
 
@@ -142,7 +143,7 @@ class CoLTResult:
         """How much of the pooled statistic behind ``test_p_value`` each probe brings.
 
         Its term exp(A² / 2) by the sum of all of them: which probes carried the test.
-        One with no share may well reject by itself; see its p-value.
+        A probe with share 0 can still reject on its own; see its p-value.
         """
         ranks = torch.stack([probe.ranks for probe in self.probes])
         shares = (anderson_darling(ranks) / 2).softmax(dim=0)
@@ -171,24 +172,24 @@ class CoLTResult:
         if xs is None and samples is not None:
             raise ValueError("samples: expected xs to go with them, got none.")
         if xs is None:
-            xs, bags = evidence.xs, evidence.members
+            xs, members = evidence.xs, evidence.members
             borrowed = torch.zeros(len(xs), dtype=torch.bool)
         else:
             xs = evidence.checked_xs(xs, "xs")
-            bags, borrowed = evidence.bags_at(xs, samples)
-        level = self.leading.level
-        truths_inside = (self.leading.ranks <= level).double()  # (N,)
+            members, borrowed = evidence.bags_at(xs, samples)
+        mass_q = self.leading.mass_q
+        truths_inside = (self.leading.ranks <= mass_q).double()  # (N,)
         share = truths_inside.mean()
         mass_p = float(share)
-        coordinates = evidence.probe.spec.coordinates
+        coordinates = evidence.probe.coordinates
         with torch.no_grad():
-            frame = make_frame(bags, coordinates, evidence.scales)
+            frame = make_frame(members, coordinates, evidence.scales)
             network_xs = evidence.scales.network_xs(xs, coordinates)
-            points = frame.to_points(bags)
-            scores = evidence.probe(points, network_xs)
-            inside = min(max(round(level * bags.shape[1]), 1), bags.shape[1])
-            radii = scores.kthvalue(inside, dim=1).values  # (n,)
-            centres = frame.to_theta(evidence.probe.locate(points, network_xs))
+            bags = Bags(frame.to_points(members), network_xs)
+            size = members.shape[1]
+            inside = min(max(round(mass_q * size), 1), size)
+            radii = evidence.probe(bags).kthvalue(inside, dim=1).values  # (n,)
+            centres = frame.to_theta(evidence.probe.locate(bags))
         low, high = wilson_interval(
             share.unsqueeze(0), torch.tensor([float(self.num_test)]), self._confidence
         )[0].tolist()
@@ -202,17 +203,16 @@ class CoLTResult:
             probe=self.leading.name,
             centres=centres,
             radii=radii,
-            mass_q=level,
+            mass_q=mass_q,
             mass_p=mass_p,
             mass_p_interval=(low, high),
-            sign=1 if mass_p >= level else -1,
+            sign=1 if mass_p >= mass_q else -1,
             local_mass_p=local_mass_p,
             local_mass_p_interval=local_interval,
             borrowed=borrowed,
             _probe=evidence.probe,
             _frame=frame,
-            _bags=points,
-            _xs=network_xs,
+            _bags=bags,
         )
 
     def at(self, x_o: Any, num_neighbours: int | None = None) -> LocalResult:
@@ -241,10 +241,10 @@ class CoLTResult:
         gaps = torch.cdist(point.double(), evidence.features.double()).flatten()
         evidence.warn_if_far(gaps)
         weights = nearness_weights(evidence.features, point, num_neighbours)[0]
-        observed = ks_statistic(take_members(evidence.tables, evidence.truth), weights)
+        observed = ks_statistic(evidence.table.take(evidence.truth), weights)
         generator = generator_from(self.seed, "at", digest(x_o))
         null = redraw_statistics(
-            evidence.tables,
+            evidence.table,
             lambda ranks: ks_statistic(ranks, weights).amax(dim=-1),
             self.config.num_redraws,
             generator,

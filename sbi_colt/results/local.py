@@ -11,12 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbi_colt.draws import shuffle_draws
-from sbi_colt.probes.ball import Probe
+from sbi_colt.arrays import as_tensor, check_finite
+from sbi_colt.checks import check_integer
+from sbi_colt.draws import Draws, shuffle_draws
+from sbi_colt.probes import Bags, Probe
 from sbi_colt.probes.coordinates import Frame, Scales
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.stats.intervals import wilson_interval
 from sbi_colt.stats.nearness import nearness_weights
+from sbi_colt.stats.ranks import RankTable
 
 __all__ = ["Evidence", "LocalResult", "Localization"]
 
@@ -62,8 +65,7 @@ class Localization:
     borrowed: Tensor
     _probe: Probe = field(repr=False)
     _frame: Frame = field(repr=False)
-    _bags: Tensor = field(repr=False)  # (n, M, d), in the frame
-    _xs: Tensor = field(repr=False)  # (n, …), as the probe sees them
+    _bags: Bags = field(repr=False)  # in the frame
 
     def contains(self, thetas: Any) -> Tensor:
         """Return which parameters lie in the ball of their x.
@@ -74,7 +76,7 @@ class Localization:
         Returns:
             Booleans with shape ``(S, n)``.
         """
-        thetas = _tensor(thetas, "thetas").to(self.centres.device)
+        thetas = as_tensor(thetas, "thetas", lists=True).to(self.centres.device)
         if thetas.ndim != 3 or thetas.shape[1:] != self.centres.shape:
             raise ValueError(
                 f"thetas: expected (S, {', '.join(map(str, self.centres.shape))}), "
@@ -82,7 +84,7 @@ class Localization:
             )
         with torch.no_grad():
             points = self._frame.to_points(thetas.transpose(0, 1))
-            scores = self._probe.scores(points, self._bags, self._xs)  # (n, S)
+            scores = self._probe.scores(points, self._bags)  # (n, S)
         return (scores <= self.radii.unsqueeze(1)).T
 
 
@@ -114,23 +116,29 @@ class LocalResult:
 class Evidence:
     """What a result keeps of the test pairs to answer "where?"."""
 
-    members: Tensor  # (N, K + 1, d), the bags
+    draws: Draws  # the test pairs
     truth: Tensor  # (N,), which member is the true parameter
-    xs: Tensor  # (N, …)
-    tables: Tensor  # (P, N, K + 1), ranks of all members under each probe
+    table: RankTable  # ranks of all members under each probe
     features: Tensor  # (N, F), of the test xs
     embed: Callable[[Tensor], Tensor]  # xs to features
     probe: Probe  # the leading one
     scales: Scales
 
+    @property
+    def xs(self) -> Tensor:
+        """The observations of the test pairs, with shape ``(N, …)``."""
+        return self.draws.xs
+
+    @property
+    def members(self) -> Tensor:
+        """The bags of the test pairs, with shape ``(N, K + 1, d)``."""
+        return self.draws.bags(self.truth)
+
     def checked_neighbours(self, number: int | None) -> int:
         """Return how many test pairs count; by default a tenth, and at least 30."""
         if number is None:
             number = max(30, len(self.xs) // 10)
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(
-                f"num_neighbours: expected an integer of at least 1, got {number!r}."
-            )
+        number = check_integer("num_neighbours", number, least=1)
         return min(number, len(self.xs))
 
     def local_masses(
@@ -176,14 +184,13 @@ class Evidence:
     def checked_xs(self, xs: Any, name: str) -> Tensor:
         """Return observations like the test xs, with shape ``(n, …)``, or raise."""
         shape = tuple(self.xs.shape[1:])
-        xs = _tensor(xs, name).to(self.xs)
+        xs = as_tensor(xs, name, lists=True).to(self.xs)
         if tuple(xs.shape) == shape:
             xs = xs.unsqueeze(0)
         if xs.ndim == 0 or tuple(xs.shape[1:]) != shape or not len(xs):
             expected = ", ".join(map(str, ("1" if name == "x_o" else "n", *shape)))
             raise ValueError(f"{name}: expected ({expected}), got {tuple(xs.shape)}.")
-        if not xs.isfinite().all():
-            raise ValueError(f"{name}: expected finite values, got NaN or infinity.")
+        check_finite(xs, name)
         return xs
 
     def bags_at(self, xs: Tensor, samples: Any) -> tuple[Tensor, Tensor]:
@@ -192,25 +199,17 @@ class Evidence:
             gaps = torch.cdist(self.embed(xs).double(), self.features.double())
             nearest = gaps.argmin(dim=1)  # (n,)
             own = (self.xs[nearest] == xs).reshape(len(xs), -1).all(dim=1)
-            return self.members[nearest], ~own.cpu()
-        samples = _tensor(samples, "samples").to(self.members)
-        expected = (len(xs), self.members.shape[-1])
+            rows, places = torch.unique(nearest, return_inverse=True)
+            few = self.draws.select(rows).bags(self.truth[rows])
+            return few[places], ~own.cpu()
+        samples = as_tensor(samples, "samples").to(self.draws.samples)
+        expected = (len(xs), self.draws.dim)
         if samples.ndim != 3 or samples.shape[1:] != expected or not len(samples):
             raise ValueError(
                 f"samples: expected (S, {expected[0]}, {expected[1]}), "
                 f"got {tuple(samples.shape)}."
             )
-        if not samples.isfinite().all():
-            raise ValueError("samples: expected finite values, got NaN or infinity.")
+        check_finite(samples, "samples")
         samples = samples.clone()  # the caller's own keep their order
         shuffle_draws(samples, generator_from(0, "localize", digest(xs)))
         return samples.transpose(0, 1), torch.zeros(len(xs), dtype=torch.bool)
-
-
-def _tensor(value: Any, name: str) -> Tensor:
-    try:
-        return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"{name}: expected a torch or NumPy array, got {type(value).__name__}."
-        ) from error

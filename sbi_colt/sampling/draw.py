@@ -35,7 +35,9 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from sbi_colt.draws import Draws, clean_pairs, pair_keys
+from sbi_colt.arrays import check_finite, in_one_precision
+from sbi_colt.draws import Draws, clean_pairs
+from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, resolve_seed
 from sbi_colt.sampling.checkpoint import Checkpoint, fingerprint
 from sbi_colt.sampling.collect import RunOptions, run
@@ -140,7 +142,7 @@ def draw_at_pairs(
         **options: Further options of `draw_posterior_samples`.
     """
     thetas, xs, mask = clean_pairs(thetas, xs, stacklevel=4)
-    pair_keys(thetas, xs)  # repeats are refused before the work begins
+    keys = make_pair_keys(thetas, xs)  # repeats are refused before the work begins
     result = sample_posterior(
         posterior, xs, num_posterior_samples, device=device, **options
     )
@@ -153,11 +155,13 @@ def draw_at_pairs(
     here = complete.to(thetas.device)
     samples = result.samples[:, complete.to(result.samples.device)]
     thetas, xs = thetas[here].to(device), xs[here].to(device)
-    draws = Draws(thetas, xs, samples, shuffle=False)  # they come shuffled
     index = mask.cpu().nonzero().flatten()[complete]
     kept = torch.zeros(len(mask), dtype=torch.bool)
     kept[index] = True
-    return draws.numbered(kept, index)
+    thetas, samples = in_one_precision(thetas, "thetas", samples, "samples")
+    check_finite(samples, "posterior")
+    keys = None if keys is None else keys[complete]
+    return Draws(thetas, xs, samples, mask=kept, index=index, keys=keys)
 
 
 def draw_posterior_samples(

@@ -13,11 +13,14 @@ holds for discrete θ too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["bag_ranks", "ball_ranks", "randomized_ranks", "straight_through_ranks"]
+__all__ = ["RankTable", "ball_ranks", "randomized_ranks", "straight_through_ranks"]
 
 
 def ball_ranks(truth: Tensor, draws: Tensor) -> Tensor:
@@ -87,25 +90,82 @@ def randomized_ranks(
     return (rank + v) / (draws.shape[0] + 1)
 
 
-def bag_ranks(scores: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the randomised rank of every member of every bag.
+@dataclass(frozen=True, eq=False)
+class RankTable:
+    r"""The randomised ranks of every member of every bag, under P probes.
 
-    Null hypothesis: in each row the members are exchangeable. Then a uniformly chosen
-    member's rank is uniform on [0, 1], and all members' ranks together are the null
-    distribution from which `sbi_colt.stats.redraw` re-draws.
+    .. math:: U_{pij} = (r_{pij} + V_{pi}) / (K + 1)
+
+    is the rank of member j of bag i under probe p. Null hypothesis: the members of each
+    bag are exchangeable. Then the rank of a uniformly chosen member is uniform on
+    [0, 1], and all members' ranks together are the null distribution from which
+    `sbi_colt.stats.redraw` draws again.
 
     Args:
-        scores: One number per member, with shape ``(N, K + 1)``.
-        generator: CPU generator for V (one per bag) and for breaking ties.
-
-    Returns:
-        Ranks in [0, 1], with shape ``(N, K + 1)``.
-
-    Example:
-        >>> table = bag_ranks(torch.tensor([[3.0, 1.0, 2.0]]), torch.Generator())
-        >>> (table * 3).floor().tolist()
-        [[2.0, 0.0, 1.0]]
+        places: How many members of the bag score less, r, with shape
+            ``(P, N, K + 1)``; small integers, to save memory.
+        offsets: V, uniform on [0, 1], with shape ``(P, N)``.
     """
+
+    places: Tensor
+    offsets: Tensor
+
+    @classmethod
+    def of(
+        cls, scores: Tensor | Sequence[Tensor], generator: torch.Generator
+    ) -> RankTable:
+        """Rank P sets of scores with shape ``(N, K + 1)``, ties broken at random.
+
+        Example:
+            >>> scores = torch.tensor([[[3.0, 1.0, 2.0]]])
+            >>> table = RankTable.of(scores, torch.Generator())
+            >>> table.places.tolist()
+            [[[2, 0, 1]]]
+        """
+        tables = [_rank_members(own, generator) for own in scores]
+        return cls(*(torch.stack(parts) for parts in zip(*tables, strict=True)))
+
+    @classmethod
+    def join(cls, tables: Sequence[RankTable]) -> RankTable:
+        """Put tables of different pairs together."""
+        return cls(
+            torch.cat([table.places for table in tables], dim=1),
+            torch.cat([table.offsets for table in tables], dim=1),
+        )
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def under(self, probes: Sequence[int]) -> RankTable:
+        """Return the ranks under some of the probes."""
+        return RankTable(self.places[list(probes)], self.offsets[list(probes)])
+
+    @property
+    def num_pairs(self) -> int:
+        """The number of bags, N."""
+        return self.places.shape[1]
+
+    @property
+    def bag_size(self) -> int:
+        """The number of members of each bag, K + 1."""
+        return self.places.shape[2]
+
+    def take(self, members: Tensor) -> Tensor:
+        """Return the ranks of one chosen member per bag.
+
+        Args:
+            members: Indices of members, with shape ``(..., N)``.
+
+        Returns:
+            Ranks with shape ``(..., P, N)``.
+        """
+        rows = torch.arange(self.num_pairs, device=self.places.device)
+        chosen = self.places[:, rows, members].movedim(0, -2)  # (..., P, N)
+        return (chosen + self.offsets) / self.bag_size
+
+
+def _rank_members(scores: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return the places ``(N, K + 1)`` and the offsets ``(N,)`` of one probe."""
     num_bags, size = scores.shape
     order = _argsort(scores)
     ordered = scores.gather(1, order)
@@ -115,10 +175,11 @@ def bag_ranks(scores: Tensor, generator: torch.Generator) -> Tensor:
         shuffle = chance.argsort(dim=1)
         by_score = scores[has_ties].gather(1, shuffle).argsort(dim=1, stable=True)
         order[has_ties] = shuffle.gather(1, by_score)  # ties at random
-    positions = torch.arange(size, device=scores.device).expand(num_bags, size)
-    ranks = torch.empty_like(order).scatter_(1, order, positions)
-    v = _uniform((num_bags, 1), generator, scores.device)
-    return (ranks + v) / size
+    kind = torch.int16 if size < 2**15 else torch.int32
+    positions = torch.arange(size, dtype=kind, device=scores.device)
+    places = torch.empty(scores.shape, dtype=kind, device=scores.device)
+    places.scatter_(1, order, positions.expand(num_bags, size))
+    return places, _uniform((num_bags, 1), generator, scores.device).squeeze(1)
 
 
 def _argsort(scores: Tensor) -> Tensor:

@@ -8,30 +8,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from sbi_colt.stats.ranks import RankTable
 from sbi_colt.stats.uniformity import ks_p_value, ks_statistic
 
-__all__ = ["combined_p_value", "redraw_statistics", "redrawn_p_value", "take_members"]
+__all__ = ["combined_p_value", "redraw_statistics", "redrawn_p_value"]
 
 # Elements of a re-drawing held at once: 2**22 doubles are 32 MiB.
 _CHUNK = 2**22
 
 
-def take_members(tables: Tensor, members: Tensor) -> Tensor:
-    """Return the ranks of one chosen member per bag.
-
-    Args:
-        tables: Ranks of all members under each probe, with shape ``(P, N, K + 1)``.
-        members: Indices with shape ``(..., N)``.
-
-    Returns:
-        Ranks with shape ``(..., P, N)``.
-    """
-    rows = torch.arange(tables.shape[1], device=tables.device)
-    return tables[:, rows, members].movedim(0, -2)  # (P, ..., N) -> (..., P, N)
-
-
 def redraw_statistics(
-    tables: Tensor,
+    table: RankTable,
     statistic: Callable[[Tensor], Tensor],
     num_redraws: int,
     generator: torch.Generator,
@@ -39,7 +26,7 @@ def redraw_statistics(
     """Return a statistic of all probes when random members play the truth.
 
     Args:
-        tables: Ranks of all members under each probe, with shape ``(P, N, K + 1)``.
+        table: Ranks of all members under each probe.
         statistic: A function from ranks ``(..., P, N)`` to statistics ``(...)``.
         num_redraws: How many times to re-draw, B.
         generator: CPU generator that chooses the members.
@@ -48,13 +35,13 @@ def redraw_statistics(
         Statistics with shape ``(B,)``, exchangeable with the observed one under the
         null hypothesis.
     """
-    num_probes, num_pairs, size = tables.shape
-    chunk = max(1, _CHUNK // (num_probes * num_pairs))
+    num_pairs = table.num_pairs
+    chunk = max(1, _CHUNK // (len(table) * num_pairs))
     parts = []
     for start in range(0, num_redraws, chunk):
         shape = (min(chunk, num_redraws - start), num_pairs)
-        members = torch.randint(size, shape, generator=generator).to(tables.device)
-        parts.append(statistic(take_members(tables, members)))
+        members = torch.randint(table.bag_size, shape, generator=generator)
+        parts.append(statistic(table.take(members.to(table.places.device))))
     return torch.cat(parts)
 
 
@@ -78,7 +65,7 @@ def redrawn_p_value(observed: float, null: Tensor, generator: torch.Generator) -
 
 
 def combined_p_value(
-    tables: Tensor,
+    table: RankTable,
     truth: Tensor,
     aggregate: Callable[[Tensor], Tensor],
     num_redraws: int,
@@ -91,14 +78,14 @@ def combined_p_value(
     1 / (num_redraws + 1).
 
     Args:
-        tables: Ranks of all members under each probe, with shape ``(P, N, K + 1)``.
+        table: Ranks of all members under each probe.
         truth: Which member is the truth, with shape ``(N,)``.
         aggregate: A function from ranks ``(..., P, N)`` to one statistic of all probes.
         num_redraws: How many times to re-draw, B.
         generator: CPU generator.
     """
-    ranks = take_members(tables, truth)  # (P, N)
-    if len(tables) == 1:
-        return ks_p_value(float(ks_statistic(ranks[0])), tables.shape[1])
-    null = redraw_statistics(tables, aggregate, num_redraws, generator)
+    ranks = table.take(truth)  # (P, N)
+    if len(table) == 1:
+        return ks_p_value(float(ks_statistic(ranks[0])), table.num_pairs)
+    null = redraw_statistics(table, aggregate, num_redraws, generator)
     return redrawn_p_value(float(aggregate(ranks)), null, generator)

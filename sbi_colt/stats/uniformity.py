@@ -13,7 +13,7 @@ __all__ = [
     "ks_statistic",
     "largest_ks",
     "pooled_anderson_darling",
-    "worst_level",
+    "worst_ball",
 ]
 
 
@@ -110,21 +110,17 @@ def ks_p_value(statistic: float, n: int) -> float:
     return float(min(1.0, max(0.0, kstwo.sf(statistic, n))))
 
 
-def worst_level(ranks: Tensor) -> tuple[float, float]:
-    """Return the level u at which |F_n(u) − u| is largest, and F_n there.
+def worst_ball(ranks: Tensor) -> tuple[float, int]:
+    """Return the share u at which |F_n(u) − u| is largest, and the sign of F_n(u) − u.
 
-    The ball that holds the share u of q is the one whose share of p differs most.
+    The ball that holds the share u of q is the one whose share F(u) of p differs most.
 
     Args:
         ranks: Ranks in [0, 1], with shape ``(n,)``.
-
-    Returns:
-        The share under q (u) and the estimated share under p (F_n(u)).
     """
     ordered = ranks.sort().values
     n = len(ordered)
     upper = torch.arange(1, n + 1, dtype=ranks.dtype, device=ranks.device) / n
     over, under = upper - ordered, ordered - upper + 1 / n
     index = int(torch.maximum(over, under).argmax())
-    share_p = upper[index] if over[index] >= under[index] else upper[index] - 1 / n
-    return float(ordered[index]), float(share_p)
+    return float(ordered[index]), 1 if over[index] >= under[index] else -1

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from configs import make_config
 
 from sbi_colt import CoLT, CoLTConfig, Draws, TestResult, diagnose
 from sbi_colt.benchmark.grid.cells import make_cells
 from sbi_colt.benchmark.grid.runner import run_cells
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.tasks.settings import SETTINGS, Setting
-from sbi_colt.probes.ball import Probe, ProbeSpec
+from sbi_colt.probes import PROBES, Probe
 from sbi_colt.probes.divergences import DIVERGENCES, uniform_grid
-from sbi_colt.probes.registry import KINDS
 
 
 def seeded(seed=0):
@@ -34,7 +34,10 @@ class Shift:
 class RightmostProbe(Probe):
     """Near is what has the largest first parameter: it sees shifts to either side."""
 
-    def scores(self, points, bags, xs):
+    def __init__(self, name="rightmost"):
+        super().__init__(name, coordinates="global")
+
+    def scores(self, points, bags):
         return -points[..., 0]
 
 
@@ -43,21 +46,22 @@ class TowardsProbe(Probe):
 
     direction: torch.Tensor
 
-    def __init__(self, spec, dim):
-        super().__init__(spec)
-        self.register_buffer("direction", torch.zeros(dim))
+    def __init__(self, name="towards"):
+        super().__init__(name)
+        self.register_buffer("direction", torch.zeros(1))
 
-    def solve(self, members, xs, generator):
-        self.direction = (members[:, 0] - members[:, 1:].mean(dim=1)).mean(dim=0)
+    def solve(self, bags, generator):
+        truths, draws = bags.points[:, 0], bags.points[:, 1:]
+        self.direction = (truths - draws.mean(dim=1)).mean(dim=0)
 
-    def scores(self, points, bags, xs):
+    def scores(self, points, bags):
         return -points @ self.direction
 
 
 @pytest.fixture
 def rightmost(monkeypatch):
-    monkeypatch.setitem(KINDS, "rightmost", lambda spec, parts: RightmostProbe(spec))
-    return ProbeSpec("rightmost", coordinates="global", kind="rightmost")
+    monkeypatch.setitem(PROBES, "rightmost", RightmostProbe)
+    return "rightmost"
 
 
 def test_a_probe_of_ones_own_sees_what_it_looks_for(rightmost, tmp_path):
@@ -72,10 +76,8 @@ def test_a_probe_of_ones_own_sees_what_it_looks_for(rightmost, tmp_path):
 
 
 def test_a_probe_of_ones_own_may_learn(monkeypatch, tmp_path):
-    monkeypatch.setitem(
-        KINDS, "towards", lambda spec, parts: TowardsProbe(spec, parts.dim)
-    )
-    config = CoLTConfig(probes=(ProbeSpec("towards", kind="towards"),))
+    monkeypatch.setitem(PROBES, "towards", TowardsProbe)
+    config = CoLTConfig(probes=("towards",))
     train, test = (Shift(-0.8).draws(n, 50, seeded(n)) for n in (50, 100))
     colt = CoLT(config, seed=0).fit(train, show_progress_bar=False)
     assert not colt.probes[0].is_fixed
@@ -95,9 +97,9 @@ def test_it_holds_the_level(rightmost, within_binomial_band):
     assert within_binomial_band(alarms, 300, 0.05)
 
 
-def test_an_unknown_kind_is_refused_with_its_cure():
-    with pytest.raises(ValueError, match="a kind of your own goes into"):
-        CoLTConfig(probes=(ProbeSpec("leftmost", kind="leftmost"),))
+def test_an_unknown_name_is_refused_with_its_cure():
+    with pytest.raises(ValueError, match="of your own needs an entry in sbi_colt"):
+        CoLTConfig(probes=("leftmost",))
 
 
 def test_a_divergence_of_ones_own_trains_probes(monkeypatch):
@@ -108,7 +110,7 @@ def test_a_divergence_of_ones_own_trains_probes(monkeypatch):
         return (ranks.sort().values - uniform_grid(len(ranks), ranks)).square().mean()
 
     monkeypatch.setitem(DIVERGENCES, "squared", squared)
-    config = CoLTConfig(probes=("ball",), divergence="squared", max_epochs=60)
+    config = make_config(probes=("ball",), divergence="squared", max_epochs=60)
     train, test = (Shift(1.5).draws(100, 50, seeded(i)) for i in (1, 2))
     colt = CoLT(config, seed=0).fit(train, show_progress_bar=False)
     assert calls

@@ -1,21 +1,19 @@
 """Probes that are solved for: closed forms, symmetry, and what each one sees."""
 
-import math
-
 import pytest
 import torch
+from configs import make_config
 
 from sbi_colt import CoLT, CoLTConfig, Draws
 from sbi_colt.benchmark.tasks.curved import CurvedTask
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.benchmark.tasks.lobes import LobesTask
 from sbi_colt.benchmark.tasks.tree import TreeTask
-from sbi_colt.config import PROBES
-from sbi_colt.probes.ball import ProbeSpec
-from sbi_colt.probes.blend import BlendProbe
-from sbi_colt.probes.quadratic import AxesProbe, QuadraticProbe
-from sbi_colt.probes.solved import DensityProbe, DriftProbe, ReliefProbe
-from sbi_colt.probes.training import train_probe
+from sbi_colt.probes import Bags, make_probe
+from sbi_colt.probes.axes import AxesProbe
+from sbi_colt.probes.coordinate import CoordinateProbe
+from sbi_colt.probes.coordinates import Scales
+from sbi_colt.probes.quadratic import QuadraticProbe
 
 
 def bags(generator, num_pairs=30, size=41, dim=2):
@@ -24,18 +22,16 @@ def bags(generator, num_pairs=30, size=41, dim=2):
 
 
 def solved(name, generator, members, xs):
-    dim = members.shape[-1]
-    spec = PROBES[name]
-    probe = {
-        "density": lambda: DensityProbe(spec),
-        "drift": lambda: DriftProbe(spec, dim, xs[:2]),
-        "quadratic": lambda: QuadraticProbe(spec, dim),
-        "relief": lambda: ReliefProbe(spec, dim),
-        "axes": lambda: AxesProbe(spec, dim),
-        "blend": lambda: BlendProbe(spec),
-    }[spec.kind]()
-    probe.solve(members, xs, generator)
+    """Return a function of members and xs: the probe, solved for these bags."""
+    probe = make_probe(name, {})
+    scales = Scales.of(members[:, 0], xs, members[:, 1:].transpose(0, 1))
+    probe.prepare(scales, xs[:2], generator, None, None)
+    probe.solve(Bags(members, xs), generator)
     return probe
+
+
+def scores_of(probe, members, xs):
+    return probe(Bags(members, xs))
 
 
 NAMES = [
@@ -57,7 +53,8 @@ def test_members_are_treated_alike(name, generator):
     probe = solved(name, generator, members, xs)
     order = torch.randperm(members.shape[1], generator=generator)
     torch.testing.assert_close(
-        probe(members[:, order], xs), probe(members, xs)[:, order]
+        scores_of(probe, members[:, order], xs),
+        scores_of(probe, members, xs)[:, order],
     )
 
 
@@ -67,16 +64,18 @@ def test_a_state_is_loaded_into_a_fresh_probe(name, generator):
     probe = solved(name, generator, members, xs)
     other, other_xs = bags(generator, num_pairs=7)
     fresh = solved(name, generator, other, other_xs)
-    fresh(other, other_xs)  # the relief plants a tree of its own draws
+    scores_of(fresh, other, other_xs)  # the relief plants a tree of its own draws
     fresh.load_state_dict(probe.state_dict())
-    torch.testing.assert_close(fresh(other, other_xs), probe(other, other_xs))
+    torch.testing.assert_close(
+        scores_of(fresh, other, other_xs), scores_of(probe, other, other_xs)
+    )
 
 
 def test_the_energy_is_the_mean_distance_of_the_others(generator):
     members, xs = bags(generator, num_pairs=4)
     gaps = torch.cdist(members, members)
     expected = gaps.sum(dim=2) / (members.shape[1] - 1)
-    found = solved("energy", generator, members, xs)(members, xs)
+    found = scores_of(solved("energy", generator, members, xs), members, xs)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -86,31 +85,26 @@ def test_a_density_is_that_of_the_other_members(generator):
     width = 2 * 0.1 * squares.mean(dim=(1, 2), keepdim=True)
     kernel = (-squares / width).exp() - torch.eye(11)
     expected = -(kernel.sum(dim=2) / 10).log()
-    found = solved("density", generator, members, xs)(members, xs)
+    found = scores_of(solved("density", generator, members, xs), members, xs)
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_a_density_is_remembered_for_the_same_members_alone(generator):
+def test_a_density_is_computed_once_for_the_same_bags(generator):
     members, xs = bags(generator, num_pairs=3)
-    probe = solved("density", generator, members, xs)
-    first = probe(members, xs)
-    assert solved("density", generator, members, xs)(members, xs) is first
-    assert not torch.equal(
-        solved("fine-density", generator, members, xs)(members, xs), first
-    )
-    members[:, 0] += 1
-    changed = probe(members, xs)
-    torch.testing.assert_close(changed, probe(members.clone(), xs))
-    assert not torch.equal(changed, first)
+    same = Bags(members, xs)
+    first = make_probe("density", {})(same)
+    assert make_probe("density", {})(same) is first
+    assert not torch.equal(make_probe("fine-density", {})(same), first)
+    torch.testing.assert_close(make_probe("density", {})(Bags(members, xs)), first)
 
 
 def test_only_some_members_are_kernel_centres(generator, monkeypatch):
     """The cost is linear in their number, and ranks change little."""
     members, xs = bags(generator, num_pairs=5, size=201)
     probe = solved("density", generator, members, xs)
-    everything = probe(members, xs)
-    monkeypatch.setattr("sbi_colt.probes.solved._NUM_CENTRES", 100)
-    some = probe(members.clone(), xs)
+    everything = scores_of(probe, members, xs)
+    monkeypatch.setattr("sbi_colt.probes.density._NUM_CENTRES", 100)
+    some = scores_of(probe, members, xs)
     for a, b in zip(everything, some, strict=True):
         assert torch.corrcoef(torch.stack([a, b]))[0, 1] > 0.9
 
@@ -118,9 +112,8 @@ def test_only_some_members_are_kernel_centres(generator, monkeypatch):
 def test_bags_of_equal_members_have_a_density(generator):
     members = torch.zeros(3, 5, 2)
     for name in ("energy", "density"):
-        assert (
-            solved(name, generator, members, members)(members, members).isfinite().all()
-        )
+        probe = solved(name, generator, members, members)
+        assert scores_of(probe, members, members).isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["energy", "density", "fine-density"])
@@ -128,9 +121,10 @@ def test_a_member_far_from_equal_ones_has_a_finite_density(name, generator):
     """All kernel centres coincide, so the bandwidth is next to nothing."""
     members = torch.zeros(2, 401, 2)
     members[:, -1] = 1e6
+    probe = solved(name, generator, members, members)
     for numbers in (
-        solved(name, generator, members, members)(members, members),
-        solved(name, generator, members, members).scores(members, members, members),
+        scores_of(probe, members, members),
+        probe.scores(members, Bags(members, members)),
     ):
         assert numbers.isfinite().all()
         assert (numbers[:, -1] > numbers[:, 0]).all()
@@ -139,14 +133,14 @@ def test_a_member_far_from_equal_ones_has_a_finite_density(name, generator):
 @pytest.mark.parametrize("compared", [500, 150])
 def test_the_drift_is_that_of_a_linear_error(generator, monkeypatch, compared):
     """Truths are off by 0.8 x₁ in the first parameter; all of them are regressed."""
-    monkeypatch.setattr("sbi_colt.probes.solved._MAX_COMPARED", compared)
+    monkeypatch.setattr("sbi_colt.probes.drift._MAX_COMPARED", compared)
     members, xs = bags(generator, num_pairs=300)
     members[:, 0, 0] += 0.8 * xs[:, 0]
     probe = solved("drift", generator, members, xs)
     assert len(probe.anchors) == len(probe.weights) == 300
     points = torch.eye(2).expand(2, 2, 2)
     at = torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
-    first, second = (-probe.scores(points, points, at)).unbind(1)
+    first, second = (-probe.scores(points, Bags(points, at))).unbind(1)
     torch.testing.assert_close(first, torch.tensor([0.8, -0.8]), atol=0.25, rtol=0)
     assert (second.abs() < 0.25).all()
 
@@ -161,7 +155,7 @@ def test_the_drift_points_the_right_way_where_x_tells_little():
         probe = solved("drift", generator, members, xs)
         fresh = torch.randn(500, 3, generator=generator)
         points = torch.eye(10).expand(500, 10, 10)
-        drift = -probe.scores(points, points, fresh)
+        drift = -probe.scores(points, Bags(points, fresh))
         cosines.append((drift[:, :2] * _circle(fresh)).sum(dim=1) / drift.norm(dim=1))
     assert torch.cat(cosines).mean() > 0.18
 
@@ -196,8 +190,9 @@ def test_axes_do_not_depend_on_the_units_of_parameters(generator):
     members, xs = bags(generator, dim=4)
     members[:, 0] *= 0.5
     units = torch.tensor([1e-3, 1.0, 50.0, 1e4])
-    scores = solved("axes", generator, members, xs)(members, xs)
-    others = solved("axes", generator, members * units, xs)(members * units, xs)
+    scores = scores_of(solved("axes", generator, members, xs), members, xs)
+    probe = solved("axes", generator, members * units, xs)
+    others = scores_of(probe, members * units, xs)
     torch.testing.assert_close(scores, others, rtol=1e-2, atol=1e-3)
 
 
@@ -207,7 +202,7 @@ def test_a_constant_parameter_has_no_say(generator):
     orders = []
     for value in (0.0, 7.0):
         members[..., 2] = value
-        scores = solved("axes", generator, members, xs)(members, xs)
+        scores = scores_of(solved("axes", generator, members, xs), members, xs)
         orders.append(scores.argsort(dim=1).argsort(dim=1).double())
     assert (orders[0] - orders[1]).abs().mean() < 0.1  # of 41 places
 
@@ -218,7 +213,8 @@ def test_a_blend_turns_the_middle_into_near(generator):
     truths = torch.nn.functional.normalize(members[:, 0], dim=-1)
     members[:, 0] = 1.2 * truths
     probe = solved("blend", generator, members, xs)
-    ranks = (probe(members, xs)[:, 1:] < probe(members, xs)[:, :1]).double().mean(dim=1)
+    scores = scores_of(probe, members, xs)
+    ranks = (scores[:, 1:] < scores[:, :1]).double().mean(dim=1)
     distances = members.norm(dim=-1)
     alone = (distances[:, 1:] < distances[:, :1]).double().mean(dim=1)
     assert float(ranks.mean()) < 0.3
@@ -227,9 +223,9 @@ def test_a_blend_turns_the_middle_into_near(generator):
 
 def test_what_is_fixed_does_not_depend_on_the_truths():
     draws = GaussianTask("mean", 0.0, 2, 2).draws(20, 10, torch.Generator())
-    config = CoLTConfig(probes=(*CoLTConfig().probes, "random"), max_epochs=1)
+    config = make_config(probes=(*CoLTConfig().probes, "random"), max_epochs=1)
     colt = CoLT(config, seed=0).fit(draws, show_progress_bar=False)
-    fixed = [probe.spec.name for probe in colt.probes if probe.is_fixed]
+    fixed = [probe.name for probe in colt.probes if probe.is_fixed]
     assert fixed == ["mahalanobis", "energy", "density", "fine-density", "random"]
     # Another member of each bag plays the truth: the same numbers.
     thetas, samples = draws.samples[3], draws.samples.clone()
@@ -238,7 +234,9 @@ def test_what_is_fixed_does_not_depend_on_the_truths():
     again = CoLT(config, seed=0).fit(other, show_progress_bar=False)
     members, xs = bags(torch.Generator().manual_seed(0), num_pairs=5)
     for first, second in zip(colt.probes, again.probes, strict=True):
-        same = torch.allclose(first(members, xs[:, :2]), second(members, xs[:, :2]))
+        same = torch.allclose(
+            scores_of(first, members, xs[:, :2]), scores_of(second, members, xs[:, :2])
+        )
         assert same or not first.is_fixed
     assert torch.allclose(colt.scales.theta_scale, again.scales.theta_scale)
 
@@ -249,30 +247,16 @@ def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
     draws = Draws(thetas, draws.xs, draws.samples)
     p_values = []
     for index in (0, 1):
-        spec = ProbeSpec("one", coordinates="global", kind="coordinate", index=index)
-        colt = CoLT(CoLTConfig(probes=(spec,)), seed=0)
+        config = CoLTConfig(
+            probes=("coordinate",), settings={"coordinate": {"index": index}}
+        )
+        colt = CoLT(config, seed=0)
         colt.fit(make_draws(10, 20, 2, generator), show_progress_bar=False)
         p_values.append(colt.test(draws).p_value)
     assert p_values[1] < 1e-6 < 1e-2 < p_values[0]
-    spec = ProbeSpec("one", coordinates="global", kind="coordinate", index=2)
-    with pytest.raises(ValueError, match="ProbeSpec.index: expected the place of one"):
-        CoLT(CoLTConfig(probes=(spec,))).fit(draws)
-    mixed = CoLT(CoLTConfig(probes=(ProbeSpec("one", kind="coordinate"),)))
-    with pytest.raises(ValueError, match="ProbeSpec.coordinates: .* mixes parameters"):
-        mixed.fit(draws)
-
-
-def test_a_classifier_with_nothing_to_learn_stays_near_guessing(make_draws, generator):
-    config = CoLTConfig(probes=("classifier",), max_epochs=60, patience=7)
-    colt = CoLT(config, seed=0)
-    colt.fit(make_draws(40, 20, 2, generator), show_progress_bar=False)
-    history = colt.history["classifier"]
-    assert history.stopped == "early"
-    assert len(history.training) == history.best_epoch + 7
-    guessing = -math.log(21)  # it starts there: T = 0
-    assert history.validation[0] == pytest.approx(guessing)
-    best = history.validation[history.best_epoch]
-    assert history.validation[0] <= best < guessing + 0.1
+    assert not CoordinateProbe(index=2).fits(dim=2)
+    with pytest.raises(ValueError, match="index: expected an integer >= 0"):
+        CoordinateProbe(index=-1)
 
 
 def test_a_ball_is_the_same_for_draws_by_component(generator):
@@ -288,17 +272,14 @@ def test_a_ball_is_the_same_for_draws_by_component(generator):
     assert float(inside[:500].mean() - inside[500:].mean()) == pytest.approx(0, abs=0.2)
 
 
-def test_a_probe_is_solved_for_or_trained(make_draws, generator):
+def test_a_probe_is_solved_for_or_trained(generator):
     class Both(QuadraticProbe):
-        def __init__(self, spec, dim):
-            super().__init__(spec, dim)
+        def __init__(self):
+            super().__init__()
             self.weight = torch.nn.Parameter(torch.ones(()))
 
-    draws = make_draws(20, 10, 2, generator)
-    probe = Both(ProbeSpec("both"), 2)
-    members = torch.cat([draws.thetas.unsqueeze(0), draws.samples]).transpose(0, 1)
-    with pytest.raises(TypeError, match="Both: has solve and parameters"):
-        train_probe(probe, members, draws.xs, CoLTConfig(), generator, False)
+    with pytest.raises(TypeError, match="Both: it defines solve and has parameters"):
+        Both().fit(Bags(*bags(generator)), generator)
 
 
 def test_a_narrow_posterior_is_seen_as_well(generator):
@@ -307,14 +288,13 @@ def test_a_narrow_posterior_is_seen_as_well(generator):
     members[:, 0] *= 1.6
     found = []
     for width in (1.0, 1e-4):
-        spec = PROBES["density"]
         points = (5 + width * members).float()
-        found.append(DensityProbe(spec)(points, torch.zeros(40, 1)))
+        found.append(make_probe("density", {})(Bags(points, torch.zeros(40, 1))))
     torch.testing.assert_close(*found, atol=0.05, rtol=0.05)
 
 
 def test_inside_inference_mode_the_numbers_are_the_same(make_draws, generator):
-    colt = CoLT(CoLTConfig(max_epochs=1), seed=0)
+    colt = CoLT(make_config(max_epochs=1), seed=0)
     colt.fit(make_draws(30, 20, 2, generator), show_progress_bar=False)
     test = make_draws(30, 20, 2, generator)
     with torch.inference_mode():
@@ -331,10 +311,10 @@ def test_an_embedding_net_without_numbers_is_named(make_draws, generator):
 
 
 def test_relief_is_for_few_parameters():
-    config = CoLTConfig(probes=("relief", "density"), max_epochs=1)
+    config = CoLTConfig(probes=("relief", "density"))
     draws = GaussianTask("mean", 0.0, 3, 3).draws(20, 10, torch.Generator())
     colt = CoLT(config, seed=0).fit(draws, show_progress_bar=False)
-    assert [probe.spec.name for probe in colt.probes] == ["density"]
+    assert [probe.name for probe in colt.probes] == ["density"]
     with pytest.raises(ValueError, match="probes: none of .'relief'."):
         CoLT(CoLTConfig(probes=("relief",))).fit(draws)
 
@@ -350,8 +330,6 @@ def test_relief_is_for_few_parameters():
         (GaussianTask("t", 0.5, 3, 3), (100, 200), "fine-density"),
         (TreeTask(0.7), (600, 60), "relief"),
         (LobesTask(1.0), (500, 100), "ball"),
-        (GaussianTask("blind", 1.0, 3, 3), (300, 60), "classifier"),
-        (GaussianTask("t", 0.6, 3, 3), (500, 60), "classifier"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -394,7 +372,7 @@ def test_every_probe_answers_where(name, tmp_path):
 
 @pytest.mark.parametrize("size", [1e12, 1e30])
 def test_draws_far_out_of_all_others_are_ranked_too(make_draws, generator, size):
-    colt = CoLT(CoLTConfig(max_epochs=2), seed=0)
+    colt = CoLT(make_config(max_epochs=2), seed=0)
     colt.fit(make_draws(40, 20, 2, generator), show_progress_bar=False)
     test = make_draws(40, 20, 2, generator)
     samples = test.samples.clone()
@@ -407,7 +385,7 @@ def test_xs_that_are_all_alike_leave_a_constant_drift(generator):
     members, xs = bags(generator)
     members[:, 0] += 1
     probe = solved("drift", generator, members, torch.ones_like(xs))
-    scores = probe(members, torch.ones_like(xs))
+    scores = scores_of(probe, members, torch.ones_like(xs))
     assert (scores[:, 0] < scores[:, 1:].mean(dim=1)).double().mean() > 0.6
 
 
@@ -424,3 +402,21 @@ def test_the_default_finds_what_only_one_probe_sees():
     result = colt.test(pairs(150))
     assert result.p_value <= 0.01
     assert result.leading.name in ("drift", "ball")
+
+
+@pytest.mark.parametrize("size", [1e150, 1e200, 1e300])
+def test_a_bag_far_beyond_all_others_is_ranked_like_them(make_draws, generator, size):
+    """Squares of its members overflow; its own ranks do not depend on its size."""
+    colt = CoLT(make_config(max_epochs=2), seed=0)
+    colt.fit(make_draws(40, 20, 2, generator), show_progress_bar=False)
+    test = make_draws(40, 20, 2, generator)
+    thetas, samples = test.thetas.double(), test.samples.double()
+    members = torch.cat([thetas[5:6].unsqueeze(0), samples[:, 5:6]])
+    found = []
+    for factor in (1e20, size):
+        thetas[5], samples[:, 5] = factor * members[0, 0], factor * members[1:, 0]
+        result = colt.test(Draws(thetas, test.xs, samples))
+        (mahalanobis,) = [p for p in result.probes if p.name == "mahalanobis"]
+        # The draws are shuffled anew, so V differs, but not the place among the draws.
+        found.append(int(21 * mahalanobis.ranks[5]))
+    assert found[0] == found[1]

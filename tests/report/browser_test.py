@@ -9,8 +9,8 @@ import subprocess
 import matplotlib.image
 import pytest
 import torch
+from configs import make_config
 
-from sbi_colt import CoLTConfig
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.diagnose import diagnose_draws
 
@@ -66,7 +66,7 @@ def page(tmp_path_factory):
     )
     report = diagnose_draws(
         draws,
-        config=CoLTConfig(max_epochs=5, num_redraws=199),
+        config=make_config(max_epochs=5, num_redraws=199),
         seed=0,
         show_progress_bar=False,
         parameter_names=[HOSTILE, "b & c"],

@@ -4,6 +4,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from configs import make_config
 
 from sbi_colt import CoLTConfig, TestResult
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
@@ -16,7 +17,7 @@ from sbi_colt.report.figures import (
 )
 
 matplotlib.use("Agg")
-QUICK = CoLTConfig(max_epochs=5, num_redraws=199)
+QUICK = make_config(max_epochs=5, num_redraws=199)
 
 
 @pytest.fixture(autouse=True)

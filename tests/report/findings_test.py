@@ -1,7 +1,8 @@
 import pytest
 import torch
+from configs import make_config
 
-from sbi_colt import CoLT, CoLTConfig, Draws
+from sbi_colt import CoLT, Draws
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.report.findings import find
 from sbi_colt.report.trends import find_trend
@@ -256,7 +257,7 @@ def test_x_that_says_nothing_may_be_ignored(generator):
         xs = torch.randn(500, 1, generator=generator)
         skewed = torch.rand(500, 1, generator=generator).log().neg() - 1
         draws = Draws(skewed, xs, torch.randn(100, 500, 1, generator=generator))
-        result = CoLT(CoLTConfig(max_epochs=2), seed=0)
+        result = CoLT(make_config(max_epochs=2), seed=0)
         train, test = draws.split(0.5, seed=0)
         colt = result.fit(train, show_progress_bar=False).test(test)
         found = find(draws, colt, 0.05, 0, find_trend(draws, 0))

@@ -4,11 +4,11 @@ import time
 
 import pytest
 import torch
+from configs import make_config
 from sbi.inference.posteriors import DirectPosterior
 from sbi.utils import BoxUniform
 from stand_ins import Gaussian, numpy_posterior, sample
 
-from sbi_colt import CoLTConfig
 from sbi_colt.benchmark.tasks.zoo import exhibit
 from sbi_colt.sampling.draw import sample_posterior
 from sbi_colt.sampling.pool import SamplingError
@@ -91,7 +91,7 @@ def test_run_colt_leaves_out_what_cannot_be_sampled(generator):
     xs[3] = 30.0
     with pytest.warns(UserWarning, match="1 of 60 xs could not be sampled"):
         result = run_colt(
-            thetas, xs, leaky(), 20, 1, False, seed=0, config=CoLTConfig(max_epochs=2)
+            thetas, xs, leaky(), 20, 1, False, seed=0, config=make_config(max_epochs=2)
         )
     assert result.mask.tolist() == [i != 3 for i in range(60)]
     assert 3 not in result.index.tolist()

@@ -3,7 +3,7 @@ import torch
 from scipy.stats import kstest
 
 from sbi_colt.stats.ranks import (
-    bag_ranks,
+    RankTable,
     ball_ranks,
     randomized_ranks,
     straight_through_ranks,
@@ -61,30 +61,58 @@ def test_randomized_ranks_are_exactly_uniform(generator, num_draws, ties):
     assert kstest(ranks.numpy(), "uniform").pvalue > 0.01
 
 
+def all_ranks(scores, generator):
+    """The ranks of all members under one probe, with shape ``(N, K + 1)``."""
+    table = RankTable.of([scores], generator)
+    members = torch.arange(scores.shape[1]).unsqueeze(1).expand(-1, len(scores))
+    return table.take(members)[:, 0].T  # (K + 1, 1, N) -> (N, K + 1)
+
+
+def test_a_table_takes_one_rank_per_bag():
+    table = RankTable(torch.arange(12).reshape(2, 2, 3), torch.tensor([[0.5], [0.0]]))
+    members = torch.tensor([[0, 2], [1, 1]])
+    expected = torch.tensor([[[0.5, 5.5], [6, 11]], [[1.5, 4.5], [7, 10]]]) / 3
+    assert torch.equal(table.take(members), expected)
+    assert torch.equal(table.under([1]).take(members), expected[:, 1:])
+
+
+def test_tables_of_blocks_are_those_of_all_pairs(generator):
+    scores = torch.randn(2, 7, 5, generator=generator)
+    parts = [RankTable.of(part, generator) for part in scores.split(3, dim=1)]
+    joined = RankTable.join(parts)
+    assert torch.equal(joined.places, RankTable.of(scores, generator).places)
+    assert torch.equal(joined.offsets[:, :3], parts[0].offsets)
+
+
+def test_bags_may_be_larger_than_small_integers(generator):
+    scores = torch.randperm(40_000, generator=generator).reshape(1, 1, -1).float()
+    assert torch.equal(RankTable.of(scores, generator).places.float(), scores)
+
+
 @pytest.mark.parametrize("ties", [False, True])
 def test_every_member_of_a_bag_has_uniform_ranks(generator, ties):
     scores = torch.rand(20000, 4, generator=generator)
     if ties:
         scores = (3 * scores).floor()
-    table = bag_ranks(scores, generator)
+    table = all_ranks(scores, generator)
     for member in range(4):
         assert kstest(table[:, member].numpy(), "uniform").pvalue > 0.01
 
 
 def test_bag_ranks_are_a_permutation_within_each_bag(generator):
     scores = torch.randint(3, (100, 6), generator=generator).float()
-    ranks = (6 * bag_ranks(scores, generator)).floor().sort(dim=1).values
+    ranks = (6 * all_ranks(scores, generator)).floor().sort(dim=1).values
     assert torch.equal(ranks, torch.arange(6.0).double().expand(100, 6))
 
 
 def test_bag_ranks_order_members_by_score(generator):
     scores = torch.randn(100, 6, generator=generator)
-    table = bag_ranks(scores, generator)
+    table = all_ranks(scores, generator)
     assert torch.equal(table.argsort(dim=1), scores.argsort(dim=1))
 
 
 def test_bag_ranks_agree_with_randomized_ranks(generator):
     scores = torch.randn(100, 6, generator=generator)
-    table = bag_ranks(scores, generator)[:, 0]
+    table = all_ranks(scores, generator)[:, 0]
     alone = randomized_ranks(scores[:, 0], scores[:, 1:].T, generator)
     assert torch.equal((6 * table).floor(), (6 * alone).floor())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sbi_colt.benchmark.tasks.settings import make_task
 from sbi_colt.config import CoLTConfig
 from sbi_colt.randomness import generator_from
-from sbi_colt.run_colt import run_on_draws
+from sbi_colt.run_colt import colt_on_draws
 from sbi_colt.sampling.parallel import in_parallel, one_thread
 
 __all__ = ["Problem", "share_lines"]
@@ -104,7 +104,7 @@ def _run(problem: Problem, share: float, index: int) -> tuple[bool, bool]:
         draws = task.draws(
             problem.num_pairs, _NUM_SAMPLES, generator_from(0, "share", *stream)
         )
-        result = run_on_draws(
+        result = colt_on_draws(
             draws,
             config=CoLTConfig(train_fraction=share),
             seed=index,

@@ -4,18 +4,19 @@ from dataclasses import replace
 
 import pytest
 import torch
+from configs import make_config
 
 from sbi_colt import CoLT, CoLTConfig, run_colt
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.diagnose import diagnose_draws
-from sbi_colt.run_colt import run_on_draws
+from sbi_colt.run_colt import colt_on_draws
 from sbi_colt.stats.combine import two_halves_p_value
 
-SMALL = CoLTConfig(max_epochs=5, num_hidden=8, num_redraws=99)
+SMALL = make_config(max_epochs=5, num_hidden=8, num_redraws=99)
 
 
 def run(draws, config=SMALL, seed=0):
-    return run_on_draws(draws, config=config, seed=seed, show_progress_bar=False)
+    return colt_on_draws(draws, config=config, seed=seed, show_progress_bar=False)
 
 
 def test_two_halves_are_exact_for_uniform_p_values(generator, within_binomial_band):
@@ -76,13 +77,13 @@ def test_the_papers_variants_have_no_untrained_probe(make_draws, generator):
 def test_a_test_of_its_own_is_about_the_test_pairs(make_draws, generator):
     train, test = (make_draws(30, 10, 2, generator) for _ in range(2))
     colt = CoLT(SMALL, seed=0)
-    with pytest.raises(RuntimeError, match="call fit"):
-        colt.untrained_p_value(train)
     result = colt.fit(train, show_progress_bar=False).test(test)
     assert result.p_value == result.test_p_value
     assert result.training_p_value is None
-    again = colt.untrained_p_value(train)
-    assert again == colt.untrained_p_value(train)
+    again = CoLT(SMALL, seed=0).fit(train, show_progress_bar=False)
+    assert again.training_p_value == colt.training_p_value
+    only_trained = make_config(probes=("drift",))
+    assert CoLT(only_trained).fit(train).training_p_value is None
 
 
 def test_run_colt_and_diagnose_agree(make_draws, generator):

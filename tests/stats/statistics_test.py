@@ -8,15 +8,15 @@ from scipy.stats import anderson, kstest, norm
 
 from sbi_colt.stats.intervals import distance_margin
 from sbi_colt.stats.nearness import nearness_weights
-from sbi_colt.stats.ranks import bag_ranks
-from sbi_colt.stats.redraw import redraw_statistics, redrawn_p_value, take_members
+from sbi_colt.stats.ranks import RankTable
+from sbi_colt.stats.redraw import redraw_statistics, redrawn_p_value
 from sbi_colt.stats.uniformity import (
     anderson_darling,
     ks_p_value,
     ks_statistic,
     largest_ks,
     pooled_anderson_darling,
-    worst_level,
+    worst_ball,
 )
 
 
@@ -77,17 +77,10 @@ def test_pooled_statistics_lie_between_the_largest_and_the_sum(generator):
     assert (pooled <= single.amax(dim=1) + 2 * math.log(3)).all()
 
 
-def test_take_members_takes_one_rank_per_bag():
-    tables = torch.arange(12.0).reshape(2, 2, 3)
-    members = torch.tensor([[0, 2], [1, 1]])
-    expected = [[[0.0, 5.0], [6.0, 11.0]], [[1.0, 4.0], [7.0, 10.0]]]
-    assert take_members(tables, members).tolist() == expected
-
-
 def test_redrawn_statistics_have_the_exact_null_distribution(generator):
     scores = torch.randn(40, 200, generator=generator)
-    tables = bag_ranks(scores, generator).unsqueeze(0)
-    null = redraw_statistics(tables, largest_ks, 2000, generator)
+    table = RankTable.of([scores], generator)
+    null = redraw_statistics(table, largest_ks, 2000, generator)
     # p-values of re-drawn KS statistics by SciPy's exact law are uniform.
     p_values = [ks_p_value(float(statistic), 40) for statistic in null]
     assert kstest(p_values, "uniform").pvalue > 0.01
@@ -95,16 +88,16 @@ def test_redrawn_statistics_have_the_exact_null_distribution(generator):
 
 def test_redraws_keep_the_dependence_of_probes(generator):
     scores = torch.randn(40, 50, generator=generator)
-    table = bag_ranks(scores, generator)
-    both = torch.stack([table, table])
+    table = RankTable.of([scores], generator)
+    both = table.under([0, 0])
     null = redraw_statistics(both, ks_statistic, 50, generator)
     assert torch.equal(null[:, 0], null[:, 1])
 
 
 def test_redrawing_in_chunks_gives_all_redraws(generator, monkeypatch):
     monkeypatch.setattr("sbi_colt.stats.redraw._CHUNK", 1000)
-    tables = bag_ranks(torch.randn(40, 9, generator=generator), generator)
-    null = redraw_statistics(tables.unsqueeze(0), largest_ks, 101, generator)
+    table = RankTable.of([torch.randn(40, 9, generator=generator)], generator)
+    null = redraw_statistics(table, largest_ks, 101, generator)
     assert null.shape == (101,)
 
 
@@ -118,12 +111,14 @@ def test_redrawn_p_value_is_exact_at_its_resolution(generator, within_binomial_b
     assert within_binomial_band(rejections, 2000, 0.05)
 
 
-def test_worst_level_attains_the_statistic(generator):
-    for power in (0.5, 2.0):  # an excess and a lack of mass in small balls
+def test_the_worst_ball_attains_the_statistic(generator):
+    for power in (0.5, 2.0):  # too little and too much mass in small balls
         ranks = torch.rand(60, generator=generator, dtype=torch.float64) ** power
-        level, mass_p = worst_level(ranks)
-        assert abs(mass_p - level) == pytest.approx(ks_statistic(ranks).item())
-        assert (mass_p > level) == (power > 1)
+        mass, sign = worst_ball(ranks)
+        assert sign == (1 if power > 1 else -1)
+        inside = (ranks <= mass) if sign > 0 else (ranks < mass)
+        deviation = sign * (float(inside.double().mean()) - mass)
+        assert deviation == pytest.approx(ks_statistic(ranks).item())
 
 
 def test_margin_falls_with_pairs_and_grows_with_probes():

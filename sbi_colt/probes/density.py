@@ -1,0 +1,104 @@
+"""Probes of the density of q, estimated from the members of each bag.
+
+The score is minus the logarithm of a kernel density estimate from the bag's own
+members, so the ranks are those of highest-density regions. It works for posteriors of
+any shape and has nothing to train. Bandwidths are shares of the bag's mean squared
+distance between members; without a bandwidth the score is the mean distance to the
+members (the statistic of energy distances).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sbi_colt.probes.bags import Bags
+from sbi_colt.probes.base import Probe
+from sbi_colt.probes.coordinates import bounded
+
+__all__ = ["DensityProbe"]
+
+# Members of a bag that serve as kernel centres (a quarter of them for the mean
+# distance), so that the cost is linear in the size of the bag.
+_NUM_CENTRES = 256
+_NUM_ORIGIN = 32  # members whose median is the origin of distances
+# Distances held at once: 2**21 floats are 8 MiB.
+_CHUNK = 2**21
+
+
+class DensityProbe(Probe):
+    """Minus the log density of a bag at a point, or the mean distance to its members.
+
+    Args:
+        name: The name in reports.
+        bandwidth: The squared bandwidth h² as a share of the mean squared distance
+            between members; `None` for the mean distance.
+    """
+
+    def __init__(self, name: str = "density", bandwidth: float | None = 0.1):
+        super().__init__(name, "global")
+        if bandwidth is not None and not bandwidth > 0:
+            raise ValueError(
+                f"bandwidth: expected a number > 0 or None, got {bandwidth!r}."
+            )
+        self.bandwidth = bandwidth
+
+    def scores(self, points: Tensor, bags: Bags) -> Tensor:
+        """Return the scores of points with shape ``(n, S, d)``, ``(n, S)``.
+
+        A point that is a member of the bag is not its own neighbour.
+        """
+        return self._scores(points, bags.points, own=False)
+
+    def forward(self, bags: Bags) -> Tensor:
+        """Return the scores of all members, each computed from the other members."""
+        return bags.remember(
+            ("density", self.bandwidth),
+            lambda: self._scores(bags.points, bags.points, own=True),
+        )
+
+    def _scores(self, points: Tensor, members: Tensor, own: bool) -> Tensor:
+        points, members = bounded(points), bounded(members)
+        # Recentre first: float32 loses small differences far from zero.
+        origin = members[:, :_NUM_ORIGIN].median(dim=1, keepdim=True).values
+        points, members = points - origin, members - origin
+        # The draws in `Draws` are shuffled, so the first members are a random sample.
+        number = _NUM_CENTRES if self.bandwidth else _NUM_CENTRES // 4
+        centres = members[:, :number]
+        step = max(1, _CHUNK // (points.shape[1] * centres.shape[1]))
+        parts = zip(points.split(step), centres.split(step), strict=True)
+        return torch.cat([self._part(*part, own) for part in parts])
+
+    def _part(self, points: Tensor, centres: Tensor, own: bool) -> Tensor:
+        if own:
+            squares = torch.cdist(points, centres).square_()  # (n, S, C)
+            itself = squares.diagonal(dim1=1, dim2=2)
+            is_centre = torch.arange(points.shape[1]) < centres.shape[1]
+            others = centres.shape[1] - is_centre.to(points)  # (S,)
+        else:  # by differences, so that a point is at distance 0 from itself
+            mode = "donot_use_mm_for_euclid_dist"
+            squares = torch.cdist(points, centres, compute_mode=mode).square_()
+            itself = squares == 0
+            itself &= itself.cumsum(dim=2) == 1  # only one of several equal members
+            others = (~itself).sum(dim=2)  # (n, S)
+        others = others.clamp_min(1)
+        if self.bandwidth is None:
+            _fill(squares, itself, 0.0)
+            return squares.sqrt_().sum(dim=2) / others
+        between = torch.cdist(centres, centres).square_().mean(dim=(1, 2))
+        width = 2 * self.bandwidth * between.clamp_min(1e-30)
+        exponents = squares.div_(-width.reshape(-1, 1, 1))
+        _fill(exponents, itself, -torch.inf)
+        # As logsumexp does, but in place, and finite where all centres are too far.
+        limits = torch.finfo(exponents.dtype)
+        largest = exponents.amax(dim=2).clamp_min_(limits.min)
+        total = exponents.sub_(largest.unsqueeze(2)).exp_().sum(dim=2)
+        return others.log() - total.clamp_min_(limits.tiny).log() - largest
+
+
+def _fill(values: Tensor, where: Tensor, value: float) -> None:
+    """Fill in place where a mask is true, or a whole view."""
+    if where.dtype == torch.bool:
+        values.masked_fill_(where, value)
+    else:
+        where.fill_(value)
