@@ -20,7 +20,7 @@ from sbi_colt.draws import Draws
 from sbi_colt.files import load_file, prefixed, save_file, unprefixed
 from sbi_colt.pair_keys import check_fresh
 from sbi_colt.probes import Probe
-from sbi_colt.probes.bags import Bags, join_bags, make_bags
+from sbi_colt.probes.bags import Bags, BagStore, make_bags
 from sbi_colt.probes.coordinates import Coordinates, Scales
 from sbi_colt.probes.networks import x_features
 from sbi_colt.probes.training import History
@@ -42,6 +42,7 @@ __all__ = ["CoLT"]
 _FORMAT = "sbi_colt.CoLT/2"
 # Members of each training bag that tell how much of q the worst ball holds.
 _NUM_BALL_MEMBERS = 201
+_BLOCK = 2**16  # members that are scored at once
 
 
 class CoLT:
@@ -368,16 +369,15 @@ def _rank_all(
         The bags, and the ranks of all members, or `None` if no probe ranks.
     """
     kinds: list[Coordinates] = [probe.coordinates for probe in (*probes, *keep_for)]
-    tables, kept = [], []
+    tables, store = [], BagStore(len(draws))
     for rows in draws.blocks():
         bags = make_bags(draws.bags(truth, rows), draws.xs[rows], scales, kinds)
         if probes:
             scores = [_scores(probe, bags[probe.coordinates]) for probe in probes]
             tables.append(RankTable.of(scores, generator))
         if keep_for:
-            kept.append(bags)
-    table = RankTable.join(tables) if tables else None
-    return join_bags(kept) if kept else {}, table
+            store.fill(rows, bags)
+    return store.bags, RankTable.join(tables) if tables else None
 
 
 def _scores(probe: Probe, bags: Bags) -> Tensor:
@@ -428,8 +428,8 @@ def _training_ranks(
     ranks = []
     for probe in probes:
         own = bags[probe.coordinates]
-        few = Bags(own.points[:, :_NUM_BALL_MEMBERS], own.xs)
-        table = RankTable.of([_scores(probe, few)], generator)
-        first = torch.zeros(len(few), dtype=torch.long, device=own.points.device)
-        ranks.append(table.take(first)[0])
+        few = Bags(own.points[:, :_NUM_BALL_MEMBERS], own.xs).blocks(_BLOCK)
+        scores = torch.cat([_scores(probe, block) for block in few])
+        first = torch.zeros(len(own), dtype=torch.long, device=scores.device)
+        ranks.append(RankTable.of([scores], generator).take(first)[0])
     return ranks

@@ -19,8 +19,8 @@ from sbi_colt.randomness import digest, generator_from, resolve_seed
 __all__ = ["Draws", "clean_pairs", "shuffle_draws"]
 
 _SHUFFLED_AT_ONCE = 2**16  # draws
-# Numbers in one block of bags: 2**22 doubles are 32 MiB.
-_BLOCK = 2**22
+# Numbers in one block of bags: 2**20 doubles are 8 MiB.
+_BLOCK = 2**20
 
 
 @dataclass(frozen=True, eq=False)

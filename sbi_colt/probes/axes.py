@@ -20,7 +20,7 @@ from sbi_colt.probes.quadratic import square_weights
 __all__ = ["AxesProbe"]
 
 # Members whose moments are added up at once.
-_CHUNK = 2**18
+_CHUNK = 2**16
 
 
 class AxesProbe(Probe):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sbi_colt.probes.coordinates import Coordinates, Scales, make_frame
 
-__all__ = ["Bags", "join_bags", "make_bags"]
+__all__ = ["BagStore", "Bags", "make_bags"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +66,34 @@ def make_bags(
     return bags
 
 
-def join_bags(parts: list[dict[Coordinates, Bags]]) -> dict[Coordinates, Bags]:
-    """Put bags at different xs together; the parts are used up to save memory."""
-    joined: dict[Coordinates, Bags] = {}
-    shared: dict[Any, Tensor] = {}
-    for kind in list(parts[0]):
-        own = [part.pop(kind) for part in parts]  # freed kind by kind
-        for name in own[0].shared:
-            if name not in shared:
-                shared[name] = torch.cat([bags.shared[name] for bags in own])
-        points = torch.cat([bags.points for bags in own])
-        joined[kind] = Bags(points, torch.cat([bags.xs for bags in own]), shared)
-    return joined
+class BagStore:
+    """Room for the bags of all training pairs, filled block by block.
+
+    Large tensors that are made once are given back to the system when they are no
+    longer needed; many small ones that are put together later are not.
+
+    Args:
+        num_bags: The number of pairs.
+    """
+
+    def __init__(self, num_bags: int):
+        self.num_bags = num_bags
+        self.bags: dict[Coordinates, Bags] = {}
+
+    def fill(self, rows: slice, bags: dict[Coordinates, Bags]) -> None:
+        """Keep the bags of some pairs, with the scores that their probes share."""
+        for kind, part in bags.items():
+            if kind not in self.bags:
+                shared = next(iter(self.bags.values())).shared if self.bags else {}
+                points, xs = self._room_for(part.points), self._room_for(part.xs)
+                self.bags[kind] = Bags(points, xs, shared)
+            whole = self.bags[kind]
+            whole.points[rows], whole.xs[rows] = part.points, part.xs
+            for name, scores in part.shared.items():
+                if name not in whole.shared:
+                    whole.shared[name] = self._room_for(scores)
+                whole.shared[name][rows] = scores
+
+    def _room_for(self, part: Tensor) -> Tensor:
+        shape = (self.num_bags, *part.shape[1:])
+        return torch.empty(shape, dtype=part.dtype, device=part.device)

@@ -36,7 +36,7 @@ __all__ = ["BlendProbe"]
 _BANDWIDTHS = (None, 0.1, 0.03)
 _PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 # Members whose features are held at once.
-_CHUNK = 2**18
+_CHUNK = 2**16
 
 
 class BlendProbe(Probe):

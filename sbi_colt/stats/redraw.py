@@ -13,8 +13,8 @@ from sbi_colt.stats.uniformity import ks_p_value, ks_statistic
 
 __all__ = ["combined_p_value", "redraw_statistics", "redrawn_p_value"]
 
-# Elements of a re-drawing held at once: 2**22 doubles are 32 MiB.
-_CHUNK = 2**22
+# Elements of a re-drawing held at once: 2**18 doubles are 2 MiB.
+_CHUNK = 2**18
 
 
 def redraw_statistics(

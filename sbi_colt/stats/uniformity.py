@@ -69,8 +69,8 @@ def anderson_darling(ranks: Tensor) -> Tensor:
     ordered = _sorted(ranks.clamp(tiny, 1 - tiny))
     n = ranks.shape[-1]
     odd = 2 * torch.arange(1, n + 1, dtype=ranks.dtype, device=ranks.device) - 1
-    logs = ordered.log() + torch.log1p(-ordered.flip(-1))
-    return -n - (odd * logs).sum(dim=-1) / n
+    logs = ordered.log().add_(ordered.flip(-1).neg_().log1p_())
+    return -n - logs.mul_(odd).sum(dim=-1) / n
 
 
 def pooled_anderson_darling(ranks: Tensor) -> Tensor:
