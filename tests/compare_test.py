@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sbi_colt import CoLT, CoLTConfig, Draws, TestResult, compare
-from sbi_colt.benchmark.tasks.zoo import exhibit, prior
+from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 from sbi_colt.report.figures import plot_comparison
 from sbi_colt.stats.paired import closer_p_value
 
