@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import pytest
+from benchmark_helpers import rows_of_all_families
 
 from sbi_colt.benchmark.figures import plot_results, style_of
 from sbi_colt.benchmark.grid.cells import EXACT
@@ -24,8 +25,8 @@ def curve(ax, label):
     return [list(map(float, values)) for values in container.lines[0].get_data()]
 
 
-def test_each_panel_has_the_curve_of_its_rows(kept, tmp_path, rows_of_all_families):
-    figures = kept(plot_results(rows_of_all_families, tmp_path / "figures"))
+def test_each_panel_has_the_curve_of_its_rows(kept, tmp_path):
+    figures = kept(plot_results(rows_of_all_families(), tmp_path / "figures"))
     assert list(figures) == ["gaussian", "curved", "tree", "diffusion", "trained"]
     assert all((tmp_path / "figures" / f"{name}.png").exists() for name in figures)
     panels = {ax.get_title(): ax for ax in figures["gaussian"].axes}
@@ -37,8 +38,8 @@ def test_each_panel_has_the_curve_of_its_rows(kept, tmp_path, rows_of_all_famili
     assert {c.get_label() for c in panels["mean (3, 3)"].containers} == set(METHODS)
 
 
-def test_the_papers_numbers_stand_beside_ours(kept, tmp_path, rows_of_all_families):
-    figures = kept(plot_results(rows_of_all_families, tmp_path))
+def test_the_papers_numbers_stand_beside_ours(kept, tmp_path):
+    figures = kept(plot_results(rows_of_all_families(), tmp_path))
     (ax,) = figures["tree"].axes
     (reported,) = [
         line for line in ax.lines if line.get_label() == "paper-full, in the paper"
@@ -48,9 +49,9 @@ def test_the_papers_numbers_stand_beside_ours(kept, tmp_path, rows_of_all_famili
     assert set(curve(diffusion, "default")[1]) == {0.5}  # the statistic, not the power
 
 
-def test_a_part_of_the_results_is_plotted_too(tmp_path, rows_of_all_families):
+def test_a_part_of_the_results_is_plotted_too(tmp_path):
     """An unfinished run may have trained posteriors with one column only."""
-    rows = rows_of_all_families
+    rows = rows_of_all_families()
     exact = [r for r in rows if r.cell.task == "two-moons-npe" and not r.cell.alpha]
     assert plot_results(exact, tmp_path) == []
     one = [r for r in rows if r.cell.task == "two-moons-npe" and r.cell.method == EXACT]

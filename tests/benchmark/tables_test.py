@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from benchmark_helpers import rows_of_all_families
 
 from sbi_colt.benchmark.grid.cells import make_cells
 from sbi_colt.benchmark.grid.rows import Row
 from sbi_colt.benchmark.tables import PAPER, summarise, table_lines
 
 
-def test_tables_stand_beside_the_papers(rows_of_all_families):
-    text = "\n".join(table_lines(rows_of_all_families))
+def test_tables_stand_beside_the_papers():
+    text = "\n".join(table_lines(rows_of_all_families()))
     assert "blind, x of dimension 100, theta of dimension 100" in text
     assert "0.97±0.01" in text  # the paper's, in dimension 3
     assert "0.88" in text  # and for the tree
@@ -34,8 +35,8 @@ def test_a_table_does_not_mix_settings():
         summarise(rows)
 
 
-def test_standard_errors_hold_batches_and_seeds(rows_of_all_families):
-    entries = summarise(rows_of_all_families)
+def test_standard_errors_hold_batches_and_seeds():
+    entries = summarise(rows_of_all_families())
     full = entries["blind", 3, 3, 1.0, "paper-full"]
     assert full.power == pytest.approx(0.2)
     assert full.error == pytest.approx(0.1)  # seeds at 0.1 and 0.3

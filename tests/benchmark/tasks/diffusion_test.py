@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from benchmark_helpers import fixed_distance
 
 from sbi_colt.benchmark.tasks.diffusion import (
     DiffusionTask,
@@ -48,7 +49,7 @@ def test_heuns_method_is_exact_for_a_perfect_denoiser():
     assert float(early.std()) == pytest.approx(float(noise_levels()[15]), rel=0.2)
 
 
-def test_the_diffusion_learns_the_spiral_and_fewer_steps_are_worse(fixed_distance):
+def test_the_diffusion_learns_the_spiral_and_fewer_steps_are_worse():
     denoiser = train(0, 400)
     xs = torch.linspace(5, 14, 200).unsqueeze(1)
     with torch.no_grad():

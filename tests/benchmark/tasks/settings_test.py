@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from benchmark_helpers import fixed_distance
 
 from sbi_colt import Draws
 from sbi_colt.baselines import sbc
@@ -56,7 +57,7 @@ def test_alpha_zero_is_the_null(name, within_binomial_band):
 
 @pytest.mark.parametrize("family", ["", "curved-"])
 @pytest.mark.parametrize("name", [p for p in PERTURBATIONS if p != "blind"])
-def test_errors_grow_with_alpha(family, name, fixed_distance):
+def test_errors_grow_with_alpha(family, name):
     generator = seeded(4)
     if name == "mean":  # seen from the mean, a shift of it is small
         alphas = (0.0, 0.3, 3.0)

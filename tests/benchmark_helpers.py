@@ -1,29 +1,21 @@
-"""Fixtures of the benchmark's tests."""
+"""What several tests of the benchmark share."""
 
 import math
-
-import pytest
 
 from sbi_colt import CoLT, CoLTConfig
 from sbi_colt.benchmark.grid.cells import EXACT, make_cells
 from sbi_colt.benchmark.grid.rows import Row
 
 
-@pytest.fixture
-def fixed_distance():
+def fixed_distance(task, num_pairs, num_samples, generator):
     """The distance that probes without training find between q and p of a task."""
     config = CoLTConfig(probes=("mahalanobis", "random"), num_redraws=199)
-
-    def distance(task, num_pairs, num_samples, generator):
-        colt = CoLT(config, seed=0).fit(
-            task.draws(20, num_samples, generator), show_progress_bar=False
-        )
-        return colt.test(task.draws(num_pairs, num_samples, generator)).distance
-
-    return distance
+    colt = CoLT(config, seed=0).fit(
+        task.draws(20, num_samples, generator), show_progress_bar=False
+    )
+    return colt.test(task.draws(num_pairs, num_samples, generator)).distance
 
 
-@pytest.fixture
 def rows_of_all_families():
     """Made-up rows whose power rises with α."""
     rows = []
