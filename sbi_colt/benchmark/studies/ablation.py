@@ -28,7 +28,7 @@ __all__ = ["ablation_lines", "add_options", "run"]
 
 DESCRIPTION = (
     "Measure the default's power without each of its probes, and with a further one, "
-    "and how long each probe takes to fit (ten minutes on two cores)."
+    "and how long each probe takes to fit (about twenty minutes on two cores)."
 )
 # Errors that the default finds in some batches and misses in others.
 _PROBLEMS = (
