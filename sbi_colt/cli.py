@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--quiet", action="store_true", help="no progress bars")
     report.set_defaults(run=_report)
 
-    add_benchmarks(commands, _seed)
+    add_benchmarks(commands)
     return parser
 
 

@@ -8,7 +8,7 @@ import torch
 from configs import make_config
 
 from sbi_colt import CoLT, Draws, TestResult, compare
-from sbi_colt.benchmark.tasks.zoo import exhibit, prior
+from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 from sbi_colt.report.figures import plot_comparison
 from sbi_colt.stats.paired import closer_p_value
 

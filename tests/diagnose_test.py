@@ -12,8 +12,8 @@ from torch import nn
 
 from sbi_colt import CoLTConfig, DiagnosticReport, Draws, TestResult, diagnose
 from sbi_colt.baselines import tarp
+from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
-from sbi_colt.benchmark.tasks.zoo import exhibit, prior
 from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.report.findings import Finding
 from sbi_colt.report.text import feature_name

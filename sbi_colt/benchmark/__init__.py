@@ -1,14 +1,11 @@
-"""Tasks with known posteriors, for measuring false alarms and power.
+"""The benchmark: false alarms and power on tasks with known posteriors.
 
-Nothing in the core imports this package. ``gaussian``, ``curved``, ``tree``,
-``diffusion``, ``lobes`` and ``trained`` are tasks, listed in ``tasks`` with the paper's
-settings; ``methods`` lists what is compared, ``cells`` the grids; ``runner`` fills a
-CSV file (``rows``) cell by cell, and ``tables`` shows it; ``power``, ``share`` and
-``ablation`` measure the default, ``commands`` is the command line. ``speed``, ``rates``
-and ``sampling`` compare with sbi's own means; ``zoo`` has one posterior of every kind
-that sbi trains; ``quiet`` trains without a word.
+Imports point one way: ``commands`` (the command line) → ``studies`` (one file for each
+command) → ``claims``, ``figures``, ``tables`` → ``grid`` (cells, rows and the runner) →
+``methods`` (what is compared) → ``tasks``. ``posterior_zoo`` has one trained posterior
+of each kind that sbi offers, to check and to time how draws are made.
 
-To add a task: a frozen dataclass with ``draws(num_pairs, num_posterior_samples,
-generator)``, and an entry in `tasks.SETTINGS` and `tasks.make_task`. To add a method:
-an entry in `methods.METHODS`.
+To add a task, a method or a study is to add one file (or function) and one line in
+`tasks.settings.SETTINGS`, `methods.METHODS` or `commands`. Nothing outside this package
+imports it, except the command line.
 """

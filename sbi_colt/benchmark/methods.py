@@ -1,8 +1,9 @@
-"""The benchmark's methods by name: each learns from some pairs and tests others.
+"""The registry of methods: each learns from some pairs and tests others.
 
-To add one, put a function into `METHODS`: from training draws, the task's `Setting`, a
-seed and the draws per step to a function from test draws to a result with ``p_value``
-and ``statistic``.
+To add a method, write a function and add one line to `METHODS`. The function takes the
+training draws, the task's `Setting`, a seed, and the draws per training step (for the
+paper's variants). It returns another function, from the test draws to a result with
+``p_value`` and ``statistic``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from sbi_colt.baselines import C2ST, sbc, tarp
-from sbi_colt.benchmark.tasks.settings import Setting
+from sbi_colt.benchmark.tasks.task import Setting
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws

@@ -6,7 +6,7 @@ from sbi.inference.posteriors import DirectPosterior, EnsemblePosterior
 from stand_ins import Gaussian, numpy_posterior, sample
 
 from sbi_colt import CoLT, CoLTConfig, Draws, draw
-from sbi_colt.benchmark.tasks.zoo import exhibit, prior
+from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 
 # What sbi did not make
 

@@ -9,7 +9,7 @@ from sbi.inference.posteriors import DirectPosterior
 from sbi.utils import BoxUniform
 from stand_ins import Gaussian, numpy_posterior, sample
 
-from sbi_colt.benchmark.tasks.zoo import exhibit
+from sbi_colt.benchmark.posterior_zoo import exhibit
 from sbi_colt.sampling.draw import sample_posterior
 from sbi_colt.sampling.pool import SamplingError
 

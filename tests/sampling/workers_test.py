@@ -14,7 +14,7 @@ import torch
 from stand_ins import Deadly, Gaussian, numpy_posterior, sample
 
 from sbi_colt import draw
-from sbi_colt.benchmark.tasks.zoo import exhibit, prior
+from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 from sbi_colt.sampling.pool import SamplingError
 
 

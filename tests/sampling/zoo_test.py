@@ -16,7 +16,7 @@ from sbi.inference.posteriors import (
 from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
 
 from sbi_colt import draw_posterior_samples
-from sbi_colt.benchmark.tasks.zoo import ZOO, closed_form, exhibit
+from sbi_colt.benchmark.posterior_zoo import ZOO, closed_form, exhibit
 from sbi_colt.sampling.pool import SamplingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:nflows.*")

@@ -1,1 +1,1 @@
-"""The grid of cells, and the runner that fills a CSV file."""
+"""The grid: which cells are measured, their rows in a CSV file, and the runner."""

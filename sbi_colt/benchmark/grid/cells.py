@@ -1,19 +1,21 @@
-"""The cells of the benchmark: what is measured, and the grids of them.
+"""The cells of the benchmark, and grids of cells.
 
-A cell is one task, size of error, pair of dimensions, seed and method.
+A cell is one measurement: one task, size of the error, pair of dimensions, seed and
+method. The method is trained once and tested on many fresh batches of pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.tasks.settings import SETTINGS, Setting, make_task
+from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task
+from sbi_colt.benchmark.tasks.task import Setting
 
 __all__ = [
     "EXACT",
-    "TRAINED",
     "Cell",
     "default_cells",
     "make_cells",
@@ -21,10 +23,9 @@ __all__ = [
     "trained_cells",
 ]
 
-# A column that is no test: a classifier's accuracy against exact draws.
+# Not a test but a yardstick for trained posteriors: a classifier's accuracy against
+# exact draws.
 EXACT = "exact-c2st"
-# How the names of tasks begin whose q is a posterior that sbi trained.
-TRAINED = ("two-moons", "outliers")
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Cell:
         num_batches: Test batches.
         draws_per_step: Draws that the paper's variants see in a training step, or
             `None` for all of them.
-        num_pairs: Pairs to train on, and in each batch; `None` for as many as the paper
-            has.
+        num_pairs: Pairs to train on, and pairs in each batch; `None` for the number
+            in the task's setting.
     """
 
     task: str
@@ -81,27 +82,20 @@ def make_cells(
     cells = []
     for task in tasks:
         if task not in SETTINGS:
-            make_task(task, 0)  # says which names there are
+            make_task(task, 0)  # raises, with the names that there are
         setting = SETTINGS[task]
-        for dim_x, dim in _dims(task, setting, dims):
-            for alpha in setting.alphas if alphas is None else alphas:
-                make_task(task, alpha, (dim_x, dim))  # fails before the work begins
-                for seed in dict.fromkeys(seeds):
-                    for method in methods or METHODS:
-                        _check_method(method, task)
-                        cells.append(
-                            Cell(
-                                task,
-                                dim_x,
-                                dim,
-                                float(alpha),
-                                method,
-                                seed,
-                                num_batches,
-                                draws_per_step if method.startswith("paper") else None,
-                                num_pairs,
-                            )
-                        )
+        names = list(methods or METHODS)
+        for name in names:
+            _check_method(name, task)
+        sizes = setting.alphas if alphas is None else alphas
+        for pair, alpha in product(_dims(task, setting, dims), sizes):
+            make_task(task, alpha, pair)  # raises before the work begins
+            for seed, name in product(dict.fromkeys(seeds), names):
+                steps = draws_per_step if name.startswith("paper") else None
+                cell = Cell(
+                    task, *pair, float(alpha), name, seed, num_batches, steps, num_pairs
+                )
+                cells.append(cell)
     return cells
 
 
@@ -122,8 +116,8 @@ def _dims(
 def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
     """Return a grid that two cores run in an hour or so.
 
-    Four sizes of error; the paper's variants see 10 draws per step. At α = 0 all
-    perturbations of a family are the same, so it is run for the covariance's alone.
+    Each error has four sizes, and the paper's variants see 10 draws per step. At α = 0
+    all perturbations of a family are the same task, which is run as "covariance" only.
     """
     sizes = {
         "mean": (0.05, 0.15, 0.3),
@@ -140,7 +134,7 @@ def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
             for name, alphas in sizes.items():
                 cells += make_cells([family + name], alphas, [dims], **few)
     cells += make_cells(["blind"], **few)
-    # Batches of a thousand pairs: the paper's variants cost most, so less of them.
+    # With batches of a thousand pairs the paper's variants would take most of the time.
     large = ("default", "sbc", "tarp")
     cells += make_cells(["diffusion"], methods=large, **{**few, "num_batches": 5})
     others = ("default", "c2st", "sbc", "tarp")
@@ -151,7 +145,7 @@ def default_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
 def trained_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
     """Return the grid of posteriors that sbi trained: half an hour on two cores."""
     return make_cells(
-        [f"{problem}-{kind}" for problem in TRAINED for kind in ("npe", "fmpe")],
+        [name for name, setting in SETTINGS.items() if setting.is_trained],
         methods=("default", "c2st", EXACT),
         seeds=seeds,
         num_batches=5,
@@ -160,13 +154,12 @@ def trained_cells(seeds: Sequence[int] = (0,)) -> list[Cell]:
 
 def paper_cells() -> list[Cell]:
     """Return the paper's own grid: 3 seeds, 200 batches, all draws in every step."""
-    own = ("lobes", *TRAINED)
-    tasks = [name for name in SETTINGS if not name.startswith(own)]
+    tasks = [name for name, setting in SETTINGS.items() if setting.in_paper]
     return make_cells(tasks, seeds=(0, 1, 2), num_batches=200)
 
 
 def _check_method(method: str, task: str) -> None:
-    if method == EXACT and not task.startswith(TRAINED):
+    if method == EXACT and not SETTINGS[task].is_trained:
         raise ValueError(
             f"method: {EXACT} is for trained posteriors alone, got the task {task!r}."
         )

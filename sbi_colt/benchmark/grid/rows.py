@@ -1,6 +1,7 @@
-"""The benchmark's results: a row for each cell, and the CSV file that holds them.
+"""The benchmark's results: a row for each cell, in a CSV file.
 
-The file's first lines, after a hash, are the commands and the versions that made it.
+Lines that start with ``#`` are comments: the commands and the versions that made the
+rows below them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
     "read_rows",
 ]
 
-_NONE = "all"  # how a file says `None`
+_NONE = "all"  # stands for `None` in a file
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ def _columns() -> list[str]:
 
 
 def plain_row(row: Row) -> list[str]:
+    """Return the texts of a row, in the order of the columns."""
     cell = [_NONE if value is None else str(value) for value in astuple(row.cell)]
     numbers = [v for name, v in asdict(row).items() if name != "cell"]
     return cell + [f"{number:.6g}" for number in numbers]
@@ -123,11 +125,12 @@ def _count(text: str) -> int | None:
 
 
 def header(command: str) -> str:
+    """Return the first lines of a file: comments, then the names of the columns."""
     return metadata(command) + ",".join(_columns()) + "\n"
 
 
 def metadata(command: str) -> str:
-    """Return what the rows below are made by, as comment lines."""
+    """Return the command and the versions that make the rows below, as comments."""
     packages = ("sbi_colt", "sbi", "torch", "numpy", "scipy")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     lines = [

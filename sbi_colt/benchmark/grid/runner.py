@@ -1,9 +1,9 @@
-"""Run the benchmark cell by cell, in parallel, and go on where it stopped.
+"""Run the benchmark cell by cell, in parallel, and resume an interrupted run.
 
 A cell trains on one set of pairs and tests its method on many fresh batches. All
-methods of a task see the same pairs, so the cells that differ in the method alone run
-together: making the batches of large problems takes longer than testing them. Each cell
-is a line of a CSV file, written as soon as the cells that it runs with are done.
+methods of a task see the same pairs. Cells that differ only in the method therefore run
+as one group, because making the batches of large problems takes longer than testing
+them. Each cell is a line of a CSV file, written as soon as its group is done.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from sbi_colt.benchmark.grid.rows import (
     read_rows,
 )
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.tasks.settings import SETTINGS, Setting, Task, make_task
+from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task
+from sbi_colt.benchmark.tasks.task import Setting, Task
 from sbi_colt.benchmark.tasks.trained import TrainedTask
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from
@@ -42,7 +43,7 @@ __all__ = ["run_cells", "run_group"]
 
 _LEVEL = 0.05
 _NUM_EXACT_XS = 10
-_LONG = {("tree", "paper-full"), ("tree", "paper-id")}
+_MANY_EPOCHS = 5000  # of the paper's variants: a quarter of an hour in a cell
 
 
 def run_cells(
@@ -53,13 +54,13 @@ def run_cells(
     command: str = "",
     show_progress_bar: bool = True,
 ) -> list[Row]:
-    """Run the cells that a CSV file does not have yet, and return all its rows.
+    """Run the cells that a CSV file does not have yet, and return all rows of it.
 
     Args:
         cells: The cells.
-        path: The CSV file; made where there is none.
+        path: The CSV file; it is made if there is none.
         num_workers: Processes. With 1, a joblib backend that you have set decides.
-        command: The command that asked for it, kept in the file's first lines.
+        command: The command line, which is kept in the file's first lines.
         show_progress_bar: Whether to show progress and time left.
     """
     path = Path(path)
@@ -98,17 +99,21 @@ def _together(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
     """Return the cells that see the same batches, the longest first."""
     groups: dict[Cell, list[Cell]] = defaultdict(list)
     for cell in cells:
-        # What takes a quarter of an hour runs by itself, and before the others, lest
-        # one process work on it at the end while the others have nothing to do.
-        alone = (cell.task, cell.method) in _LONG
-        key = cell if alone else replace(cell, method="", draws_per_step=None)
+        # A long cell is a group of its own and comes first. Otherwise one process
+        # might work on it at the end while the others wait.
+        key = cell if _is_long(cell) else replace(cell, method="", draws_per_step=None)
         groups[key].append(cell)
     tuples = [tuple(group) for group in groups.values()]
-    return sorted(tuples, key=lambda t: (t[0].task, t[0].method) not in _LONG)
+    return sorted(tuples, key=lambda group: not _is_long(group[0]))
+
+
+def _is_long(cell: Cell) -> bool:
+    is_paper = cell.method.startswith("paper")
+    return is_paper and SETTINGS[cell.task].epochs >= _MANY_EPOCHS
 
 
 def run_group(cells: Sequence[Cell]) -> list[Row]:
-    """Train and test in cells that differ in the method alone, on one thread.
+    """Train and test in cells that differ only in the method, on one thread.
 
     Args:
         cells: The cells.

@@ -1,44 +1,58 @@
-"""Power at the paper's budget, sample efficiency and cost: the default's own measures.
+"""``power``: power of every method at the paper's budget.
 
-`power_cells` is the table of the paper's perturbations at one size each, in every
-dimension; `efficiency_cells` one hard cell with growing numbers of simulations;
-`cost_lines` times the default beside C2ST and tells how its time grows.
+The table has each of the paper's perturbations at one size, in four pairs of dimensions
+and for two families of posteriors, and the tree.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 
 import matplotlib.pyplot as plt
-import torch
 from matplotlib.figure import Figure
-from tqdm.auto import tqdm
 
-from sbi_colt.baselines import C2ST
+from sbi_colt.benchmark.claims import (
+    Claim,
+    alarm_counts,
+    claim_lines,
+    false_alarms,
+    key_text,
+    powers,
+)
+from sbi_colt.benchmark.figures import style_of
 from sbi_colt.benchmark.grid.cells import Cell, make_cells
 from sbi_colt.benchmark.grid.rows import Row
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.tables import STYLES, Entry, summarise
-from sbi_colt.benchmark.tasks.gaussian import GaussianTask
-from sbi_colt.benchmark.tasks.settings import DIMS
-from sbi_colt.colt import CoLT
-from sbi_colt.draws import Draws
+from sbi_colt.benchmark.studies.options import (
+    add_dims,
+    add_grid_options,
+    run_grid,
+    show,
+)
+from sbi_colt.benchmark.tables import Entry, Key, steps_line, summarise
+from sbi_colt.benchmark.tasks.task import DIMS
 from sbi_colt.report.clouds import GREY
 
 __all__ = [
     "SIZES",
-    "cost_lines",
-    "efficiency_cells",
-    "efficiency_lines",
+    "add_options",
+    "mean_powers",
     "plot_power",
     "power_cells",
+    "power_claims",
     "power_lines",
+    "run",
 ]
 
+DESCRIPTION = (
+    "Measure power for both families of posteriors, all perturbations, the blind prior "
+    "and no error, in four pairs of dimensions, and for the tree. Print the table, its "
+    "means, and whether the claims about it hold (four hours on two cores). Cells that "
+    "the file already has are not run again."
+)
 # Sizes of the error in the table.
 SIZES = {
     "mean": 0.15,
@@ -50,21 +64,31 @@ SIZES = {
     "blind": 1.0,
 }
 _FAMILIES = {"": "Gaussian", "curved-": "curved"}
-_LABELS = {
-    "default": "CoLT here",
-    "paper-full": "CoLT Full (paper)",
-    "paper-id": "CoLT ID (paper)",
-    "c2st": "C2ST",
-    "sbc": "SBC",
-    "tarp": "TARP",
-}
 _TREE = (0.0, 0.5, 1.0, 1.5, 4.0)
 _NUM_BATCHES = 100
 _DRAWS_PER_STEP = 10  # of the paper's variants
-# Hard for the default, while the paper's variants have power there.
-_HARD = "curved-anisotropic"
-_PAIRS = (25, 50, 100, 200, 400, 800, 1500)
+_MARGIN = 0.05  # a method with this much more power is ahead
 _WIDTH = 11
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_grid_options(parser, "power.csv")
+    add_dims(parser, "only these dimensions of x and theta, without the tree")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write a figure of the means"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fill the file, print the table and its claims, and write the figure."""
+    if options.plot and not options.plot.parent.is_dir():
+        raise ValueError(f"--plot: there is no folder {options.plot.parent}.")
+    rows = run_grid(power_cells(options.dims), options)
+    show([*power_lines(rows), "", *claim_lines(power_claims(rows))])
+    if options.plot:
+        plot_power(rows).savefig(options.plot, dpi=100)
+    return 0
 
 
 def power_cells(dims: Sequence[tuple[int, int]] | None = None) -> list[Cell]:
@@ -86,7 +110,7 @@ def power_cells(dims: Sequence[tuple[int, int]] | None = None) -> list[Cell]:
                     num_batches=_NUM_BATCHES,
                     draws_per_step=_DRAWS_PER_STEP,
                 )
-    # The paper's variant trains for 5000 epochs on it, a quarter of an hour.
+    # On the tree the paper's variants train for 5000 epochs, a quarter of an hour.
     for method in METHODS if dims is None else ():
         if method != "paper-id":
             cells += make_cells(
@@ -102,40 +126,148 @@ def power_cells(dims: Sequence[tuple[int, int]] | None = None) -> list[Cell]:
 def power_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table: one line for each family, dimension and perturbation.
 
-    A star marks the default where another method has more power by over 0.05.
+    A star marks the default if another method has more power by over 0.05.
     """
     entries = summarise(rows)
-    methods = list(METHODS)
     for family, title in _FAMILIES.items():
-        perturbed: list[list[float]] = []
         for dim_x, dim in _dims_of(rows):
             yield f"{title}, x of dimension {dim_x}, theta of dimension {dim}"
-            yield _line("", methods)
+            yield _line("", METHODS)
             for name in ("none", *SIZES):
                 task = family + ("covariance" if name == "none" else name)
-                alpha = SIZES.get(name, 0.0)
-                row = [entries.get((task, dim_x, dim, alpha, m)) for m in methods]
+                row = _row(entries, task, (dim_x, dim), SIZES.get(name, 0.0))
                 yield _line(name, _texts(row, name != "none"))
-                if name != "none" and all(row):
-                    perturbed.append([entry.power for entry in row if entry])
             yield ""
-        if perturbed:
-            columns = zip(*perturbed, strict=True)
-            means = [f"{sum(column) / len(perturbed):.3f}   " for column in columns]
-            yield _line(f"{title}, mean", means)
+        if means := mean_powers(entries, family):
+            yield _line(f"{title}, mean", [f"{mean:.3f}   " for mean in means.values()])
             yield ""
     if any(row.cell.task == "tree" for row in rows):
         yield "Tree, 1000 pairs, 100 draws"
-        yield _line("", methods)
+        yield _line("", METHODS)
         for alpha in _TREE:
-            row = [entries.get(("tree", 1, 2, alpha, method)) for method in methods]
+            row = _row(entries, "tree", (1, 2), alpha)
             yield _line(f"{alpha:g}" if alpha else "none", _texts(row, alpha > 0))
         yield ""
-    steps = {e.draws_per_step for k, e in entries.items() if k[4].startswith("paper")}
-    shown = " or ".join(str(step or "all") for step in sorted(steps, key=str))
-    yield "Power at level 0.05 (none: false alarms); 100 training pairs, 500 draws,"
-    yield "batches of 100 pairs. A star: another method has more by over 0.05."
-    yield f"The paper's variants see {shown} draws per training step."
+    yield "Power at level 0.05; in lines without an error (none), false alarms. 100"
+    yield "training pairs, 500 draws per pair, batches of 100 test pairs. A star marks"
+    yield "the default if another method has more power by over 0.05."
+    if line := steps_line(entries):
+        yield line
+
+
+def mean_powers(entries: dict[Key, Entry], family: str) -> dict[str, float]:
+    """Return each method's mean power over the perturbations of a family.
+
+    Cells that some method lacks are left out.
+
+    Args:
+        entries: The entries.
+        family: ``""`` for the Gaussian family, ``"curved-"`` for the curved one.
+    """
+    sizes = {family + name: size for name, size in SIZES.items()}
+    places = dict.fromkeys(k[:4] for k in entries if sizes.get(k[0]) == k[3])
+    whole = [p for p in places if all((*p, method) in entries for method in METHODS)]
+    if not whole:
+        return {}
+    return {m: fmean(entries[(*place, m)].power for place in whole) for m in METHODS}
+
+
+def power_claims(rows: Sequence[Row]) -> list[Claim]:
+    """Return the claims about those cells that the rows have."""
+    entries = summarise(rows)
+    own = {k: e for k, e in entries.items() if k[4] == "default"}
+    nulls = {k: e for k, e in own.items() if k[3] == 0}
+    claims = [
+        false_alarms(
+            "The default's false alarms are within the 99% band of 0.05 in every cell "
+            "without an error",
+            alarm_counts(nulls),
+        ),
+        _ahead_claim(entries),
+        *_blind_claims(entries),
+    ]
+    if set(_dims_of(rows)) == set(DIMS):
+        claims += _mean_claims(entries)
+    if tree := {k: e for k, e in own.items() if k[0] == "tree" and k[3] > 0}:
+        strong = {k: e for k, e in tree.items() if k[3] >= 1}
+        claims += [
+            powers("The default finds every blur of the tree (0.9 or more)", tree, 0.9),
+            powers("The default always finds a blur of 1 or more", strong, 1),
+        ]
+    return claims
+
+
+def _ahead_claim(entries: dict[Key, Entry]) -> Claim:
+    sizes = {
+        family + name: size for family in _FAMILIES for name, size in SIZES.items()
+    }
+    against = []
+    for key, entry in entries.items():
+        ours = entries.get((*key[:4], "default"))
+        if ours and sizes.get(key[0]) == key[3] and entry.power > ours.power + _MARGIN:
+            against.append(
+                f"{key_text(key)} has {entry.power:.2f}, the default {ours.power:.2f}"
+            )
+    text = "No other method is ahead of the default by more than 0.05 in any cell"
+    return Claim(f"{text} of the two families", tuple(against))
+
+
+def _blind_claims(entries: dict[Key, Entry]) -> Iterable[Claim]:
+    def blind(task: str, method: str | None, is_large: bool | None) -> dict[Key, Entry]:
+        return {
+            key: entry
+            for key, entry in entries.items()
+            if key[0] == task
+            and key[3]
+            and method in (None, key[4])
+            and is_large in (None, key[1] > 10)
+        }
+
+    for text, found, least, most in (
+        (
+            "The default finds the Gaussian blind prior (0.98 or more)",
+            blind("blind", "default", None),
+            0.98,
+            1.0,
+        ),
+        (
+            "The default finds the curved blind prior for x of up to 10 dimensions "
+            "(0.9 or more)",
+            blind("curved-blind", "default", False),
+            0.9,
+            1.0,
+        ),
+        (
+            "No method finds the curved blind prior for x of more than 10 dimensions "
+            "(at most 0.1)",
+            blind("curved-blind", None, True),
+            0.0,
+            0.1,
+        ),
+    ):
+        if found:
+            yield powers(text, found, least, most)
+
+
+def _mean_claims(entries: dict[Key, Entry]) -> Iterable[Claim]:
+    families = [mean_powers(entries, family) for family in _FAMILIES]
+    if not all(families):
+        return
+    for title, means, least in zip(
+        _FAMILIES.values(), families, (0.92, 0.75), strict=True
+    ):
+        mean = means["default"]
+        against = () if mean >= least else (f"the mean is {mean:.3f}",)
+        text = f"The default's mean power on {title} posteriors is at least {least}"
+        yield Claim(text, against)
+    overall = {m: fmean(means[m] for means in families) for m in METHODS}
+    paper = max(overall["paper-full"], overall["paper-id"])
+    ours = overall["default"]
+    against = () if ours >= 1.5 * paper else (f"{ours:.3f} against {paper:.3f}",)
+    yield Claim(
+        "The default's mean power is at least 1.5 times that of either paper variant",
+        against,
+    )
 
 
 def plot_power(rows: Sequence[Row]) -> Figure:
@@ -148,7 +280,7 @@ def plot_power(rows: Sequence[Row]) -> Figure:
     width = 0.8 / len(METHODS)
     for ax, (family, title) in zip(axes, _FAMILIES.items(), strict=True):
         for place, method in enumerate(METHODS):
-            color, _, line = STYLES[method]
+            style = style_of(method)
             heights = [
                 fmean(
                     entries[(family + name, *dims, size, method)].power
@@ -163,9 +295,9 @@ def plot_power(rows: Sequence[Row]) -> Figure:
                 ],
                 heights,
                 width,
-                color=color,
-                alpha=0.55 if line == "--" else 1.0,  # a method's second form
-                label=_LABELS[method],
+                color=style.color,
+                alpha=0.55 if style.line == "--" else 1.0,
+                label=style.label,
             )
         ax.set_xticks(range(len(shown)), [f"{dim_x}, {dim}" for dim_x, dim in shown])
         ax.set(title=f"{title} posteriors".capitalize(), xlabel="dimensions of x and θ")
@@ -179,10 +311,16 @@ def plot_power(rows: Sequence[Row]) -> Figure:
 
 
 def _dims_of(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """Return the dimensions of both families that there are, small ones first."""
+    """Return the dimensions that the rows of the families have, small ones first."""
     return sorted(
         {(row.cell.dim_x, row.cell.dim) for row in rows if row.cell.task != "tree"}
     )
+
+
+def _row(
+    entries: dict[Key, Entry], task: str, dims: tuple[int, int], alpha: float
+) -> list[Entry | None]:
+    return [entries.get((task, *dims, alpha, method)) for method in METHODS]
 
 
 def _line(label: str, texts: Iterable[str]) -> str:
@@ -195,109 +333,5 @@ def _texts(row: Sequence[Entry | None], is_perturbed: bool) -> Iterator[str]:
         if entry is None:
             yield ""
             continue
-        behind = is_perturbed and place == 0 and entry.power < best - 0.05
+        behind = is_perturbed and place == 0 and entry.power < best - _MARGIN
         yield f"{entry.power:.2f}±{entry.error:.2f}{'*' if behind else ' '}"
-
-
-def efficiency_cells() -> list[Cell]:
-    """Return one hard cell with 50 to 3000 simulations, half of them for training.
-
-    Three task seeds up to 800 simulations, where the curves rise; one beyond.
-    """
-    cells = []
-    for num_pairs in _PAIRS:
-        cells += make_cells(
-            [_HARD],
-            (SIZES[_HARD.removeprefix("curved-")],),
-            [(3, 3)],
-            ("default", "paper-full", "paper-id"),
-            seeds=(0, 1, 2) if num_pairs <= 400 else (0,),
-            num_batches=50,
-            draws_per_step=_DRAWS_PER_STEP,
-            num_pairs=num_pairs,
-        )
-    return cells
-
-
-def efficiency_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield mean power by the number of simulations, and where it reaches 0.8."""
-    powers: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        if row.cell.num_pairs is not None:
-            own = powers.setdefault(row.cell.method, {})
-            own.setdefault(2 * row.cell.num_pairs, []).append(row.power)
-    curves = {
-        method: {size: fmean(values) for size, values in own.items()}
-        for method, own in powers.items()
-    }
-    sizes = sorted({size for curve in curves.values() for size in curve})
-    yield f"{'simulations':<14}" + "".join(f"{size:>8}" for size in sizes) + "   to 0.8"
-    for name, curve in curves.items():
-        texts = (f"{curve[s]:>8.2f}" if s in curve else " " * 8 for s in sizes)
-        reached = _reached(curve, 0.8)
-        end = "never" if reached is None else f"{reached:.0f}"
-        yield f"{name:<14}" + "".join(texts) + f"{end:>9}"
-
-
-def _reached(curve: dict[int, float], power: float) -> float | None:
-    """Return how many simulations a power takes, by interpolation of logarithms."""
-    points = sorted(curve.items())
-    if points[0][1] >= power:
-        return float(points[0][0])
-    for (a, low), (b, high) in pairwise(points):
-        if low < power <= high:
-            share = (power - low) / (high - low)
-            return math.exp(math.log(a) + share * math.log(b / a))
-    return None
-
-
-def cost_lines(
-    repetitions: int = 3, show_progress_bar: bool = True, largest: int = 10
-) -> Iterator[str]:
-    """Yield the default's time beside that of C2ST, and exponents in N, K and d.
-
-    Args:
-        repetitions: How often each is timed; the least time counts.
-        show_progress_bar: Whether to show progress.
-        largest: How many times N, K and d are made larger to see how time grows.
-    """
-    base = {"N": 100, "K": 500, "d": 10}
-    larger = {name: base | {name: largest * base[name]} for name in base}
-    progress = tqdm(
-        total=(2 + len(larger)) * repetitions, disable=not show_progress_bar
-    )
-
-    def least(run: Callable[[Draws, Draws], object], N: int, K: int, d: int) -> float:
-        generator = torch.Generator().manual_seed(0)
-        task = GaussianTask("covariance", 0.6, d, d)
-        train, test = (task.draws(N, K, generator) for _ in range(2))
-        seconds = math.inf
-        for _ in range(repetitions):
-            start = time.perf_counter()
-            run(train, test)
-            seconds = min(seconds, time.perf_counter() - start)
-            progress.update()
-        return seconds
-
-    with progress:
-        ours = least(_default, **base)
-        theirs = least(_c2st, **base)
-        grown = {name: least(_default, **size) for name, size in larger.items()}
-    yield (
-        f"Fit and test of the default: {ours:.2f} s; of C2ST, 1000 epochs: "
-        f"{theirs:.2f} s; ratio {ours / theirs:.2f}"
-    )
-    for name, seconds in grown.items():
-        exponent = math.log(seconds / ours) / math.log(largest)
-        yield (
-            f"{name} from {base[name]} to {largest * base[name]}: {seconds:.2f} s, "
-            f"exponent {exponent:.2f}"
-        )
-
-
-def _default(train: Draws, test: Draws) -> None:
-    CoLT(seed=0).fit(train, show_progress_bar=False).test(test)
-
-
-def _c2st(train: Draws, test: Draws) -> None:
-    C2ST(epochs=1000, learning_rate=1e-5, seed=0).fit(train).test(test)

@@ -1,15 +1,15 @@
-"""False alarms and misses of sbi's `check_sbc` and `check_tarp`, and of ours.
+"""``rates``: false alarms and misses of sbi's SBC and TARP checks, and of ours.
 
 sbi compares discrete SBC ranks with a continuous uniform distribution, which rejects
-correct posteriors at small K; its TARP check is a two-sample test of two grids, one
-point per bin, which hardly ever rejects at all. Both see the very draws that the tests
-here see. sbi gives a p-value per parameter for SBC; the smallest is taken, times d.
+correct posteriors at small K. Its TARP check is a two-sample test of two grids with one
+point per bin, which hardly ever rejects. All checks see the same draws. sbi gives one
+p-value per parameter for SBC; the table uses the smallest, times d.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import torch
 from sbi.diagnostics.sbc import check_uniformity_frequentist
@@ -17,14 +17,30 @@ from sbi.diagnostics.tarp import _run_tarp, check_tarp, get_tarp_references
 from tqdm.auto import tqdm
 
 from sbi_colt.baselines import sbc, tarp
+from sbi_colt.benchmark.studies.options import add_quiet, show
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng
 
-__all__ = ["compare_rates"]
+__all__ = ["add_options", "compare_rates", "run"]
 
+DESCRIPTION = (
+    "Measure how often sbi's check_sbc and check_tarp, and the same diagnostics here, "
+    "reject a correct posterior and one that is too wide, on the same draws (five "
+    "minutes)."
+)
 _LEVEL = 0.05
 _CASES = (("correct", 0.0), ("too wide", 0.4))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_quiet(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table."""
+    return show(compare_rates(show_progress_bar=not options.quiet))
 
 
 def compare_rates(
@@ -52,25 +68,35 @@ def compare_rates(
     for case, alpha in _CASES:
         task = GaussianTask("covariance", alpha)
         for count in num_draws:
-            progress = partial(
-                tqdm, desc=f"{case}, K = {count}", disable=not show_progress_bar
+            progress = tqdm(
+                range(repetitions),
+                desc=f"{case}, K = {count}",
+                leave=False,
+                disable=not show_progress_bar,
             )
-            rates = torch.zeros(4)
-            for repetition in progress(range(repetitions), leave=False):
-                generator = generator_from(repetition, "rates", count)
-                draws = task.draws(num_pairs, count, generator)
-                p_values = (
-                    _sbi_sbc(draws),
-                    sbc(draws, seed=repetition, num_redraws=199).p_value,
-                    _sbi_tarp(draws, generator),
-                    tarp(draws, seed=repetition).p_value,
-                )
-                rates += (torch.tensor(p_values) <= _LEVEL) / repetitions
-            theirs_sbc, ours_sbc, theirs_tarp, ours_tarp = rates.tolist()
+            rejected = [_rejected(task, num_pairs, count, i) for i in progress]
+            sbi_sbc, our_sbc, sbi_tarp, our_tarp = (
+                sum(column) / repetitions for column in zip(*rejected, strict=True)
+            )
             yield (
-                f"{case:<12}{count:>6}{theirs_sbc:>16.3f}{ours_sbc:>8.3f}"
-                f"{theirs_tarp:>17.3f}{ours_tarp:>8.3f}"
+                f"{case:<12}{count:>6}{sbi_sbc:>16.3f}{our_sbc:>8.3f}"
+                f"{sbi_tarp:>17.3f}{our_tarp:>8.3f}"
             )
+
+
+def _rejected(
+    task: GaussianTask, num_pairs: int, num_draws: int, seed: int
+) -> tuple[bool, ...]:
+    """Return whether sbi's SBC, our SBC, sbi's TARP and our TARP reject."""
+    generator = generator_from(seed, "rates", num_draws)
+    draws = task.draws(num_pairs, num_draws, generator)
+    p_values = (
+        _sbi_sbc(draws),
+        sbc(draws, seed=seed, num_redraws=199).p_value,
+        _sbi_tarp(draws, generator),
+        tarp(draws, seed=seed).p_value,
+    )
+    return tuple(p_value <= _LEVEL for p_value in p_values)
 
 
 def _sbi_sbc(draws: Draws) -> float:

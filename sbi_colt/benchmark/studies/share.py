@@ -1,53 +1,34 @@
-"""How many of the pairs to train on, and what it brings to look at all of them.
+"""``share``: power by the share of the pairs that is used for training.
 
-Each run simulates pairs anew, trains on a share of them and tests on the others, as
-`run_colt` does. Counted are rejections by the test pairs alone, and by every pair
-(`sbi_colt.run_colt`).
+Each run simulates new pairs, trains on a share of them and tests on the others, as
+`sbi_colt.run_colt` does. The table counts rejections by the test pairs alone, and
+rejections by all pairs (untrained probes may use the training pairs too).
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from sbi_colt.benchmark.tasks.settings import make_task
+from sbi_colt.benchmark.studies.options import add_jobs, show
+from sbi_colt.benchmark.studies.problem import Problem
 from sbi_colt.config import CoLTConfig
 from sbi_colt.randomness import generator_from
 from sbi_colt.run_colt import colt_on_draws
 from sbi_colt.sampling.parallel import in_parallel, one_thread
 
-__all__ = ["Problem", "share_lines"]
+__all__ = ["add_options", "run", "share_lines"]
 
+DESCRIPTION = (
+    "Measure power by the share of the pairs that is used for training, counting "
+    "rejections by the test pairs alone and by all pairs (a quarter of an hour on two "
+    "cores)."
+)
 _SHARES = (0.2, 0.3, 0.5, 0.7)
-_NUM_TASKS = 4  # tasks with other seeds than those of the tables of power
+_NUM_TASKS = 4  # with other seeds than in the tables of power
 _FIRST_SEED = 10
 _NUM_SAMPLES = 300
-
-
-@dataclass(frozen=True)
-class Problem:
-    """An error of the benchmark's tasks and a number of pairs to find it with.
-
-    Args:
-        task: Name of the task.
-        alpha: Size of the error; 0 for none.
-        dims: Dimensions of x and θ.
-        num_pairs: Pairs.
-    """
-
-    task: str
-    alpha: float
-    dims: tuple[int, int]
-    num_pairs: int
-
-    @property
-    def label(self) -> str:
-        """Name and size of the error, dimensions and pairs."""
-        name = f"{self.task} {self.alpha:g}" if self.alpha else "none"
-        return f"{name} {self.dims} {self.num_pairs}"
-
-
 _PROBLEMS = (
     Problem("covariance", 0.0, (3, 3), 200),
     Problem("mean", 0.08, (3, 3), 200),
@@ -62,6 +43,16 @@ _PROBLEMS = (
 )
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_jobs(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table."""
+    return show(share_lines(num_workers=options.jobs))
+
+
 def share_lines(repetitions: int = 40, num_workers: int = 2) -> Iterator[str]:
     """Yield a table of power by the share of pairs to train on.
 
@@ -73,8 +64,8 @@ def share_lines(repetitions: int = 40, num_workers: int = 2) -> Iterator[str]:
     yield f"{'trained on':<36}{heads}"
     totals = [0.0] * (2 * len(_SHARES))
     for problem in _PROBLEMS:
-        tasks = [(problem, share, i) for share in _SHARES for i in range(repetitions)]
-        found = list(in_parallel(_run, tasks, num_workers))
+        jobs = [(problem, share, i) for share in _SHARES for i in range(repetitions)]
+        found = list(in_parallel(_rejected, jobs, num_workers))
         powers = []
         for start in range(0, len(found), repetitions):
             part = found[start : start + repetitions]
@@ -85,9 +76,9 @@ def share_lines(repetitions: int = 40, num_workers: int = 2) -> Iterator[str]:
     count = sum(problem.alpha > 0 for problem in _PROBLEMS)
     yield _line("mean, without none", [total / count for total in totals])
     error = math.sqrt(0.25 / repetitions)
-    yield "Error, its size, dimensions of x and theta, number of pairs; power at level"
-    yield "0.05 by the test pairs alone, and behind the stroke by every pair. Standard"
-    yield f"errors are at most {error:.2f}, of the mean {error / math.sqrt(count):.2f}."
+    yield "Lines: error and its size, dimensions of x and theta, number of pairs."
+    yield "Columns: power at level 0.05, test pairs only / all pairs. Standard errors"
+    yield f"are at most {error:.2f}, of the mean {error / math.sqrt(count):.2f}."
 
 
 def _line(label: str, powers: list[float]) -> str:
@@ -95,10 +86,10 @@ def _line(label: str, powers: list[float]) -> str:
     return f"{label:<36}" + "".join(f"{f'{a:.2f}/{b:.2f}':>11}" for a, b in both)
 
 
-def _run(problem: Problem, share: float, index: int) -> tuple[bool, bool]:
-    """Return whether the test pairs, and every pair, reject."""
+def _rejected(problem: Problem, share: float, index: int) -> tuple[bool, bool]:
+    """Return whether the test pairs reject, and whether all pairs reject."""
     seed = _FIRST_SEED + index % _NUM_TASKS
-    task = make_task(problem.task, problem.alpha, problem.dims, seed)
+    task = problem.make(seed)
     stream = (problem.task, str(problem.alpha), problem.num_pairs, index)
     with one_thread():
         draws = task.draws(

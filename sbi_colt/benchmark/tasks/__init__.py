@@ -1,1 +1,6 @@
-"""Tasks with known posteriors."""
+"""Tasks with known posteriors: one file for each, and a registry in ``settings``.
+
+``task`` says what a task is. ``gaussian`` and ``curved`` are families of perturbed
+posteriors; ``tree``, ``diffusion`` and ``lobes`` are single ones; ``trained`` has
+posteriors that sbi trained on the problems ``two_moons`` and ``outliers``.
+"""

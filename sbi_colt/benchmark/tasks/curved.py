@@ -1,38 +1,23 @@
-r"""The curved family, and the curvature of its bivariate case.
+r"""The curved family: the Gaussian family behind a fixed nonlinear map.
 
 The Gaussian family is latent, and a fixed random network bends it (Chen, Bansal and
 Scott 2025, Appendix C.5): θ = A sin(B θ̃ + b) + a, from s to 128 to s units, with
 torch's default initialisation of `torch.nn.Linear`. Perturbations act on θ̃.
-
-*Curvature.* A principal curve (Hastie and Stuetzle 1989) passes through the middle of a
-point cloud: every point of the curve is the mean of the points that project onto it. It
-is found by turns: project the points onto the curve, then smooth each coordinate over
-arc length. The paper does not say which smoother it uses, nor the unit of its total
-absolute curvature. Here: a local linear smoother with a third of the points, and the
-total turning of the curve in degrees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbi_colt.benchmark.tasks.gaussian import GaussianTask
+from sbi_colt.benchmark.tasks.gaussian import GaussianTask, family_settings
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng
 
-__all__ = [
-    "CurvedTask",
-    "bend",
-    "curvature_lines",
-    "principal_curve",
-    "total_curvature",
-]
+__all__ = ["SETTINGS", "CurvedTask", "bend"]
 
 _NUM_HIDDEN = 128
 
@@ -50,7 +35,7 @@ class CurvedTask:
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
-        """Return pairs from p and draws from q; see `GaussianTask.draws`."""
+        """Return pairs from p and draws from q; see `Task.draws`."""
         flat = self.latent.draws(num_pairs, num_posterior_samples, generator)
         seed = self.latent.seed
         thetas, samples = bend(flat.thetas, seed), bend(flat.samples, seed)
@@ -76,106 +61,6 @@ class _Sine(nn.Module):
         return values.sin()
 
 
-def principal_curve(
-    points: np.ndarray, span: float = 0.35, iterations: int = 20
-) -> np.ndarray:
-    """Return the principal curve of points, as points in the order of arc length.
-
-    Args:
-        points: Points with shape ``(n, d)``.
-        span: Share of the points in each local fit.
-        iterations: Turns of projection and smoothing, from the principal axis on.
-
-    Returns:
-        Points of the curve, with shape ``(n, d)``.
-    """
-    centred = points - points.mean(axis=0)
-    axis = np.linalg.svd(centred, full_matrices=False)[2][0]
-    position = centred @ axis
-    for _ in range(iterations):
-        order = np.argsort(position, kind="stable")
-        curve = _smooth(position[order], points[order], span)
-        position = _project(points, curve)
-    order = np.argsort(position, kind="stable")
-    return _smooth(position[order], points[order], span)
-
-
-def total_curvature(curve: np.ndarray, num_segments: int = 50) -> float:
-    """Return the total absolute curvature ∫|κ|ds of a curve, in degrees.
-
-    The curve is resampled at equal arc length first, or the noise of its many short
-    pieces would count.
-
-    Example:
-        >>> angles = np.linspace(0, np.pi, 500)
-        >>> half_circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        >>> round(total_curvature(half_circle) / 10)
-        18
-    """
-    length = _arc_length(curve)
-    stops = np.linspace(0, length[-1], num_segments + 1)
-    resampled = np.stack([np.interp(stops, length, c) for c in curve.T], axis=1)
-    steps = np.diff(resampled, axis=0)
-    steps /= np.linalg.norm(steps, axis=1, keepdims=True).clip(1e-300)
-    turns = np.arccos((steps[1:] * steps[:-1]).sum(axis=1).clip(-1, 1))
-    return float(np.degrees(turns.sum()))
-
-
-def curvature_lines(num_points: int = 1000, num_seeds: int = 10) -> Iterator[str]:
-    """Yield a table of total curvature before and after bending, in degrees.
-
-    Bivariate Gaussians with correlation 0.9 and standard deviation 1 or 3, each bent by
-    networks of several seeds; medians with the smallest and the largest.
-    """
-    yield f"{'deviation':>9}{'before':>20}{'after':>20}"
-    generator = generator_from(0, "curvature")
-    factor = torch.linalg.cholesky(torch.tensor([[1.0, 0.9], [0.9, 1.0]]))
-    for deviation in (1, 3):
-        before, after = [], []
-        for seed in range(num_seeds):
-            normal = torch.randn(num_points, 2, generator=generator)
-            cloud = deviation * normal @ factor.T
-            for points, into in ((cloud, before), (bend(cloud, seed), after)):
-                curve = principal_curve(points.double().numpy())
-                into.append(total_curvature(curve))
-        yield f"{deviation:>9}" + "".join(
-            f"{np.median(values):>8.0f} ({min(values):>3.0f}-{max(values):>4.0f})"
-            for values in (before, after)
-        )
-
-
-def _arc_length(curve: np.ndarray) -> np.ndarray:
-    steps = np.linalg.norm(np.diff(curve, axis=0), axis=1)
-    return np.concatenate([[0.0], steps.cumsum()])
-
-
-def _smooth(position: np.ndarray, points: np.ndarray, span: float) -> np.ndarray:
-    """Return local linear fits at sorted positions, with tricube weights."""
-    n = len(position)
-    count = min(n, max(3, round(span * n)))
-    starts = (np.arange(n) - count // 2).clip(0, n - count)
-    window = starts[:, None] + np.arange(count)  # (n, count)
-    gaps = position[window] - position[:, None]
-    reach = np.abs(gaps).max(axis=1, keepdims=True).clip(1e-300)
-    weights = (1 - (np.abs(gaps) / (1.001 * reach)) ** 3) ** 3
-    weights /= weights.sum(axis=1, keepdims=True)
-    centre = (weights * gaps).sum(axis=1, keepdims=True)
-    values = points[window]  # (n, count, d)
-    mean = (weights[..., None] * values).sum(axis=1)
-    spread = (weights * (gaps - centre) ** 2).sum(axis=1).clip(1e-300)
-    slope = ((weights * (gaps - centre))[..., None] * values).sum(axis=1)
-    return mean - centre * slope / spread[:, None]
-
-
-def _project(points: np.ndarray, curve: np.ndarray) -> np.ndarray:
-    """Return the arc length at which the curve is nearest to each point."""
-    length = _arc_length(curve)
-    start, step = curve[:-1], np.diff(curve, axis=0)
-    size = (step**2).sum(axis=1).clip(1e-300)
-    nearest = np.empty(len(points))
-    for i, point in enumerate(points):
-        share = (((point - start) * step).sum(axis=1) / size).clip(0, 1)
-        gaps = ((start + share[:, None] * step - point) ** 2).sum(axis=1)
-        best = int(gaps.argmin())
-        nearest[i] = length[best] + share[best] * np.sqrt(size[best])
-    return nearest
+SETTINGS = {
+    f"curved-{name}": setting for name, setting in family_settings(CurvedTask).items()
+}

@@ -24,10 +24,19 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from sbi_colt.benchmark.tasks.task import Setting
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng
 
-__all__ = ["Denoiser", "DiffusionTask", "noise_levels", "reverse", "spiral", "train"]
+__all__ = [
+    "SETTING",
+    "Denoiser",
+    "DiffusionTask",
+    "noise_levels",
+    "reverse",
+    "spiral",
+    "train",
+]
 
 _NUM_STEPS = 20
 _SIGMA_MIN, _SIGMA_MAX, _RHO = 0.002, 80.0, 7.0
@@ -168,7 +177,7 @@ class DiffusionTask:
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
-        """Return pairs from p and draws from q; see `GaussianTask.draws`."""
+        """Return pairs from p and draws from q; see `Task.draws`."""
         denoiser = train(self.seed, self.training_steps)
         xs = _observe(num_pairs, generator)
         repeated = xs.repeat(num_posterior_samples, 1)  # (S N, 1)
@@ -187,3 +196,12 @@ def _slope(denoiser: Denoiser, thetas: Tensor, level: Tensor, xs: Tensor) -> Ten
 
 def _observe(count: int, generator: torch.Generator) -> Tensor:
     return _LOW + (_HIGH - _LOW) * torch.rand(count, 1, generator=generator)
+
+
+SETTING = Setting(
+    lambda alpha, dims, seed: DiffusionTask(alpha, seed),
+    (0, 1, 2, 3, 4, 5),
+    num_pairs=1000,
+    num_posterior_samples=200,
+    dims=((1, 2),),
+)

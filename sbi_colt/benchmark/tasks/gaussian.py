@@ -13,31 +13,41 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from sbi_colt.benchmark.tasks.task import Setting, Task
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from
 
-__all__ = ["PERTURBATIONS", "GaussianTask"]
+__all__ = ["PERTURBATIONS", "SETTINGS", "GaussianTask", "family_settings"]
 
-PERTURBATIONS = (
-    "mean",
-    "covariance",
-    "anisotropic",
-    "t",
-    "modes",
-    "collapse",
-    "blind",
-)
+# Sizes of each perturbation in the paper.
+_ALPHAS: dict[str, tuple[float, ...]] = {
+    "mean": (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3),
+    "covariance": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4),
+    "anisotropic": (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0),
+    "t": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    "modes": (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4),
+    "collapse": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    "blind": (0.0, 1.0),
+}
+# Where the paper trains with other settings than elsewhere.
+_CHANGES: dict[str, dict[str, Any]] = {
+    "mean": {"epochs": 25},
+    "modes": {"learning_rate": 5e-5, "c2st_learning_rate": 5e-5},
+    "blind": {"learning_rate": 1e-3},
+}
+PERTURBATIONS = tuple(_ALPHAS)
 _CORRELATION = 0.9
 
 
 @dataclass(frozen=True)
 class GaussianTask:
-    """One cell of the benchmark: a posterior and its perturbation.
+    """A Gaussian posterior and one of its perturbations.
 
     Args:
         perturbation: ``"mean"`` (mean times 1 + α), ``"covariance"`` (times 1 + α),
@@ -77,13 +87,7 @@ class GaussianTask:
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
-        """Return pairs from p and draws from q.
-
-        Args:
-            num_pairs: Pairs, N.
-            num_posterior_samples: Draws per pair, S.
-            generator: CPU generator.
-        """
+        """Return pairs from p and draws from q; see `Task.draws`."""
         xs = 1 + _normal((num_pairs, self.dim_x), generator)
         shape = (num_posterior_samples, num_pairs)
         return Draws(
@@ -186,3 +190,22 @@ class GaussianTask:
 
 def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return torch.randn(shape, generator=generator)
+
+
+def family_settings(wrap: Callable[[GaussianTask], Task]) -> dict[str, Setting]:
+    """Return the settings of a family of tasks, by the name of the perturbation.
+
+    Args:
+        wrap: From the Gaussian task to the family's own.
+    """
+
+    def setting(name: str) -> Setting:
+        def make(alpha: float, dims: tuple[int, int], seed: int) -> Task:
+            return wrap(GaussianTask(name, alpha, *dims, seed))
+
+        return Setting(make, _ALPHAS[name], **_CHANGES.get(name, {}))
+
+    return {name: setting(name) for name in PERTURBATIONS}
+
+
+SETTINGS = family_settings(lambda task: task)

@@ -1,10 +1,11 @@
 r"""An error of shape alone: three lobes where q has a Gaussian.
 
 Whitened, q is a standard Gaussian in the plane. p has the same radii, but its angles
-have the density (1 + α cos 3(φ − φ₀)) / 2π: the same mean, covariance and Mahalanobis
-distances, and q's density at the truths is as it should be. A probe that learns where p
-has more than q sees it; of the others, a projection, if it happens to lie along a lobe,
-where p is skewed. Not one of the paper's tasks.
+have the density (1 + α cos 3(φ − φ₀)) / 2π. So p and q have the same mean, covariance
+and Mahalanobis distances, and q's density at the truths has the right distribution. A
+probe that learns where p has more mass than q sees this error. A projection sees it
+only if its direction lies along a lobe, where p is skewed. The paper does not have this
+task.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sbi_colt.benchmark.tasks.task import Setting
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from
 
-__all__ = ["LobesTask"]
+__all__ = ["SETTING", "LobesTask"]
 
 _SCALES = (2.0, 0.5)
 
@@ -42,7 +44,7 @@ class LobesTask:
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
-        """Return pairs from p and draws from q; see `GaussianTask.draws`."""
+        """Return pairs from p and draws from q; see `Task.draws`."""
         xs = torch.randn(num_pairs, 2, generator=generator)
         shape = (num_posterior_samples, num_pairs, 2)
         samples = torch.randn(shape, generator=generator)
@@ -65,3 +67,13 @@ class LobesTask:
             angles[accepted] = tried[accepted]
             is_open &= ~accepted
         return angles
+
+
+SETTING = Setting(
+    lambda alpha, dims, seed: LobesTask(alpha, seed),
+    (0.0, 0.5, 1.0),
+    num_pairs=300,
+    num_posterior_samples=200,
+    dims=((2, 2),),
+    in_paper=False,
+)

@@ -3,7 +3,7 @@ r"""A posterior with fine structure: a tree of Gaussian components in the plane.
 Written from the description in Chen, Bansal and Scott (2025, Appendix C.1). Two classes
 of branches start at the origin, at angles π/4 and 5π/4. Seven times over, a branch
 carries eight components and ends in two branches, turned to either side by a random
-angle. A component's covariance is
+angle. The covariance of a component is
 
 .. math:: Σ = (d d^T + (I - d d^T) \, \text{thick}^2) \, \text{size}^2
 
@@ -25,10 +25,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from sbi_colt.benchmark.tasks.task import Setting
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from
 
-__all__ = ["TreeTask"]
+__all__ = ["SETTING", "TreeTask", "grow"]
 
 _DEPTH = 7
 _COMPONENTS = 8
@@ -58,7 +59,7 @@ class TreeTask:
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
-        """Return pairs from p and draws from q; see `GaussianTask.draws`."""
+        """Return pairs from p and draws from q; see `Task.draws`."""
         xs = torch.randn(num_pairs, 1, generator=generator)
         classes = (xs[:, 0] < 0).long()
         shape = (num_posterior_samples, num_pairs)
@@ -120,3 +121,14 @@ def grow(seed: int) -> tuple[Tensor, Tensor, Tensor]:
                     grown.append((start + length * direction, angle + turn))
             branches = grown
     return torch.tensor(weights), torch.stack(means), torch.stack(factors)
+
+
+SETTING = Setting(
+    lambda alpha, dims, seed: TreeTask(alpha, seed),
+    (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0),
+    num_pairs=1000,
+    num_posterior_samples=100,
+    epochs=5000,
+    c2st_epochs=5000,
+    dims=((1, 2),),
+)

@@ -1,3 +1,5 @@
+"""The Gaussian family: closed forms of its perturbations, and the null at α = 0."""
+
 import pytest
 import torch
 
@@ -85,3 +87,12 @@ def test_bad_tasks_are_named():
         GaussianTask("rotation", 0.1)
     with pytest.raises(ValueError, match="alpha: expected"):
         GaussianTask("mean", -0.1)
+
+
+def test_truths_have_the_correlation_of_the_description(generator):
+    xs = torch.tensor([[1.0, 2.0, -0.5]])
+    task = GaussianTask("covariance", 0.5, 3, 3, seed=2)
+    truths = task.truths(xs, generator, size=200_000)[:, 0].double()
+    steps = torch.arange(3.0).double()
+    toeplitz = 0.9 ** (steps - steps.unsqueeze(1)).abs()
+    assert torch.allclose(truths.T.corrcoef(), toeplitz, atol=0.01)
