@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sbi_colt.files import atomic_write
 from sbi_colt.randomness import digest, generator_from, resolve_seed
 
 __all__ = ["Draws", "clean_pairs", "pair_keys", "shuffle_draws"]
@@ -151,7 +152,7 @@ class Draws:
     def save(self, path: str | os.PathLike) -> None:
         """Write the draws to an ``.npz`` file, without pickle."""
         arrays = [t.detach().cpu().numpy() for t in self._tensors()]
-        with open(path, "wb") as file:
+        with atomic_write(path, "wb") as file:
             np.savez_compressed(
                 file, thetas=arrays[0], xs=arrays[1], samples=arrays[2], shuffled=True
             )
