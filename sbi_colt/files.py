@@ -54,7 +54,7 @@ def atomic_write(
         if overwrite:
             os.replace(temporary, path)
         else:
-            os.link(temporary, path)
+            os.link(temporary, path)  # fails where the name is taken
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from sbi_colt.sampling.pairs import SimulationError, simulate_pairs
+from sbi_colt.sampling.pairs import make_pairs, simulate_pairs
+from sbi_colt.sampling.simulator import SimulationError
 
 PRIOR = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
 
@@ -128,6 +129,20 @@ def test_a_batched_function_may_misread_a_single_theta():
     assert float((xs.mean(dim=1) - thetas[:, 0]).abs().mean()) < 0.6
 
 
+@pytest.mark.parametrize("num_trials", [1, 4])
+def test_a_batch_of_several_trials_keeps_its_shape(num_trials):
+    """A single θ gets another shape here, which must not decide."""
+
+    def trials(thetas):
+        noise = torch.randn(len(thetas), num_trials, thetas.shape[-1])
+        return thetas.unsqueeze(1) + 0.1 * noise
+
+    thetas, xs = simulate(trials)
+    assert xs.shape == (60, num_trials, 2)
+    deviations = xs - thetas.unsqueeze(1)
+    assert 0.05 < deviations.std() < 0.2
+
+
 def test_trials_of_other_forms_warn_of_nothing():
     """Warnings are errors here; those of the form that is used are the user's."""
 
@@ -218,3 +233,71 @@ def test_bad_numbers_are_named(num):
 def test_what_is_no_simulator_is_named():
     with pytest.raises(TypeError, match="simulator: expected a function"):
         simulate(3)
+
+
+# Simulators that change what they are given
+
+
+def adds_in_place(thetas):
+    thetas += 1
+    return thetas + 0.1 * torch.randn_like(thetas)
+
+
+def adds_in_place_to_numpy(theta):
+    if not isinstance(theta, np.ndarray):
+        raise TypeError("NumPy only")
+    theta += 1
+    return theta + 0.1 * np.random.normal(size=theta.shape)
+
+
+def adds_in_place_to_one(theta):
+    assert theta.ndim == 1
+    theta += 1
+    return theta + 0.1 * torch.randn(2)
+
+
+@pytest.mark.parametrize(
+    "simulator", [adds_in_place, adds_in_place_to_numpy, adds_in_place_to_one]
+)
+def test_a_simulator_that_changes_its_input_does_not_change_the_truths(simulator):
+    thetas, xs = simulate(simulator)
+    assert torch.equal(thetas, simulate(torch_batch)[0])
+    torch.testing.assert_close(xs.float(), thetas + 1, atol=0.6, rtol=0)
+
+
+def test_a_simulator_may_reuse_its_output_array():
+    output = np.zeros(2)
+
+    def simulator(theta):
+        if np.ndim(theta) != 1:
+            raise ValueError("one θ only")
+        output[:] = theta
+        return output
+
+    thetas, xs = simulate(simulator)
+    assert torch.equal(thetas, xs)
+
+
+# Which pairs
+
+
+def test_pairs_are_handed_in_or_simulated():
+    thetas, xs = torch.zeros(3, 2), torch.ones(3, 2)
+    assert make_pairs(None, None, thetas, xs, 10) == (thetas, xs)
+    made = make_pairs(PRIOR, torch_batch, None, None, 10, seed=0)
+    assert torch.equal(made[1], simulate(torch_batch, 10)[1])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (None, None, None, None),
+        (PRIOR, None, None, None),
+        (None, None, torch.zeros(3, 2), None),
+        (PRIOR, torch_batch, torch.zeros(3, 2), None),
+        (PRIOR, torch_batch, torch.zeros(3, 2), torch.zeros(3, 2)),
+    ],
+)
+def test_half_of_the_pairs_is_named(given):
+    with pytest.raises(ValueError, match="expected either thetas and xs, or prior"):
+        make_pairs(*given, 10)
