@@ -1,10 +1,13 @@
-"""Checks of arguments that several rooms share."""
+"""Checks of arguments, and warnings to the caller, that several rooms share."""
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 import torch
 
-__all__ = ["checked_device"]
+__all__ = ["checked_device", "warn_caller"]
 
 
 def checked_device(device: str | torch.device) -> torch.device:
@@ -42,3 +45,17 @@ def checked_device(device: str | torch.device) -> torch.device:
             'machine has no MPS; use device="cpu".'
         )
     return known
+
+
+def warn_caller(message: str) -> None:
+    """Warn, and name the line outside this package from which the call came."""
+    level = 2  # the caller of this function
+    while True:
+        try:
+            module = sys._getframe(level - 1).f_globals.get("__name__", "")
+        except ValueError:  # the whole stack is this package's, as on the command line
+            break
+        if module.split(".")[0] != "sbi_colt":
+            break
+        level += 1
+    warnings.warn(message, stacklevel=level)

@@ -48,8 +48,6 @@ def atomic_write(
     try:
         with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
         os.chmod(temporary, _permissions(path))
         if overwrite:
             os.replace(temporary, path)

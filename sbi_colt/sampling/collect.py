@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,8 +12,6 @@ from typing import Any
 
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
-from sbi.inference.posteriors import EnsemblePosterior
-from sbi.inference.posteriors.base_posterior import NeuralPosterior
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -24,6 +21,14 @@ from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.parallel import in_parallel
 from sbi_colt.sampling.pool import Pool, PosteriorSamples, SamplingError
 from sbi_colt.sampling.posteriors import BLOCK_DRAWS, Sampler, sampler_for, with_x_shape
+from sbi_colt.sampling.sbi_internals import (
+    EnsemblePosterior,
+    NeuralPosterior,
+    component_weights,
+    device_of,
+    is_timeout,
+    silent,
+)
 
 __all__ = ["RunOptions", "run"]
 
@@ -78,7 +83,7 @@ def run(
         if isinstance(posterior, NeuralPosterior):
             posterior = _copy(posterior)  # sampling changes sbi's potentials
             # sbi's networks know floats only.
-            xs = with_x_shape(posterior, xs.to(posterior._device, torch.float32))
+            xs = with_x_shape(posterior, xs.to(device_of(posterior), torch.float32))
         sampler = sampler_for(posterior, xs, options.use_batched_sampling)
         runner = _run_in_blocks if sampler.batched else _run_in_parallel
         try:
@@ -273,7 +278,7 @@ def _sample_one(
         with _own_randomness(options.seed, "first"):
             proposals = _propose(sampler, x, num_samples, options)
     except Exception as error:
-        if "max_sampling_time" in str(error):  # sbi's rejection sampler ran out of it
+        if is_timeout(error):  # sbi's rejection sampler ran out of it
             return i, empty
         if isinstance(error, ValueError):
             raise  # it names what is wrong with the posterior as a whole
@@ -298,7 +303,7 @@ def _run_ensemble(
     progress: tqdm,
 ) -> PosteriorSamples:
     """Draw how many draws each component gives, for each x by itself; then those."""
-    weights = torch.as_tensor(posterior._weights).double().cpu()
+    weights = component_weights(posterior)
     chosen = torch.multinomial(
         weights.expand(len(xs), -1),
         num_samples,
@@ -353,18 +358,9 @@ def _own_randomness(seed: int, *stream: int | str) -> Iterator[None]:
 
 
 def _propose(sampler: Sampler, xs: Tensor, num: int, options: RunOptions) -> Tensor:
-    with warnings.catch_warnings():
-        # sbi speaks of batches that are chosen here, and of leakage that is reported.
-        for message in (
-            "Capping max_sampling_batch_size",
-            "Note that for batched sampling",
-            "The passed number of MCMC chains is larger",
-            ".* lie outside the prior support",
-        ):
-            warnings.filterwarnings("ignore", message)
-        # Without need gradients would cost time and several times the memory.
-        with torch.set_grad_enabled(sampler.with_gradients):
-            proposals = _in_pieces(sampler, xs, num, options)
+    # Without need gradients would cost time and several times the memory.
+    with silent(), torch.set_grad_enabled(sampler.with_gradients):
+        proposals = _in_pieces(sampler, xs, num, options)
     proposals = torch.as_tensor(proposals)
     if proposals.ndim != 3 or proposals.shape[:2] != (num, len(xs)):
         raise ValueError(

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sbi.utils.user_input_checks import process_prior
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng, resolve_seed
 from sbi_colt.sampling.parallel import in_parallel
+from sbi_colt.sampling.sbi_internals import process_prior
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
 __all__ = ["make_pairs", "simulate_pairs"]

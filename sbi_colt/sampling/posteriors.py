@@ -47,18 +47,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sbi.inference.posteriors import (
+from torch import Tensor, nn
+
+from sbi_colt.sampling.sbi_internals import (
     DirectPosterior,
+    FilteredDirectPosterior,
     ImportanceSamplingPosterior,
     MCMCPosterior,
+    NPE_A_Posterior,
     RejectionPosterior,
     VectorFieldPosterior,
     VIPosterior,
+    composes_trials,
+    corrects_for_proposal,
+    is_amortized,
+    is_vectorised,
+    samples_like,
+    trained_x_shape,
+    within_support,
 )
-from sbi.inference.posteriors.filtered_direct_posterior import FilteredDirectPosterior
-from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
-from sbi.utils.sbiutils import within_support
-from torch import Tensor
 
 __all__ = ["BLOCK_DRAWS", "Sampler", "sampler_for", "with_x_shape"]
 
@@ -98,7 +105,9 @@ class Sampler:
         """Return which proposals lie in the prior's support, or `None` for all."""
         if self.prior is None:
             return None
-        return within_support(self.prior, proposals).reshape(proposals.shape[:2])
+        # A copy: a user's prior may change what it is given.
+        inside = within_support(self.prior, proposals.clone())
+        return inside.reshape(proposals.shape[:2])
 
 
 def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
@@ -111,20 +120,20 @@ def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampl
         use_batched_sampling: Whether to prefer samplers that take many xs at once.
     """
     _check_condition(posterior, xs)
-    if _samples_as(posterior, DirectPosterior):
+    if samples_like(posterior, DirectPosterior):
         return _direct(posterior, xs, use_batched_sampling)
-    if _samples_as(posterior, NPE_A_Posterior):
-        can_batch = not posterior._apply_correction
+    if samples_like(posterior, NPE_A_Posterior):
+        can_batch = not corrects_for_proposal(posterior)
         return _direct(posterior, xs, use_batched_sampling and can_batch)
-    if _samples_as(posterior, FilteredDirectPosterior):
+    if samples_like(posterior, FilteredDirectPosterior):
         return _direct(posterior, xs, False)
-    if _samples_as(posterior, VectorFieldPosterior):
-        can_batch = not posterior.vector_field_estimator.compose_enabled
+    if samples_like(posterior, VectorFieldPosterior):
+        can_batch = not composes_trials(posterior)
         can_batch &= not _is_iid(posterior, xs)
         return _direct(posterior, xs, use_batched_sampling and can_batch, costly=True)
-    if _samples_as(posterior, MCMCPosterior):
-        vectorised = posterior.method == "slice_np_vectorized"
-        if use_batched_sampling and vectorised and not _is_iid(posterior, xs):
+    if samples_like(posterior, MCMCPosterior):
+        can_batch = is_vectorised(posterior) and not _is_iid(posterior, xs)
+        if use_batched_sampling and can_batch:
             chains = max(1, posterior.num_chains)
             return Sampler(
                 _batched(posterior),
@@ -133,24 +142,15 @@ def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampl
                 is_costly=True,
             )
         return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
-    if _samples_as(posterior, RejectionPosterior):
+    if samples_like(posterior, RejectionPosterior):
         return Sampler(_rejection(posterior, xs), batched=False, with_gradients=True)
-    if _samples_as(posterior, ImportanceSamplingPosterior):
+    if samples_like(posterior, ImportanceSamplingPosterior):
         return Sampler(_single(posterior, xs, method="sir"), batched=False)
-    if _samples_as(posterior, VIPosterior):
-        if posterior._mode == "amortized":
+    if samples_like(posterior, VIPosterior):
+        if is_amortized(posterior):
             return Sampler(_amortized_vi(posterior), batched=True)
         return Sampler(_single_vi(posterior, xs), batched=False, with_gradients=True)
     return _foreign(posterior, xs, use_batched_sampling)
-
-
-def _samples_as(posterior: Any, kind: type) -> bool:
-    """Return whether a posterior is of a kind and samples as that kind does."""
-    own = type(posterior)
-    return isinstance(posterior, kind) and all(
-        getattr(own, name) is getattr(kind, name)
-        for name in ("sample", "sample_batched")
-    )
 
 
 def _direct(posterior: Any, xs: Tensor, batched: bool, costly: bool = False) -> Sampler:
@@ -168,19 +168,37 @@ def _direct(posterior: Any, xs: Tensor, batched: bool, costly: bool = False) -> 
 
 def _foreign(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
     """Return how to sample what sbi did not make."""
-    if use_batched_sampling and hasattr(posterior, "sample_batched"):
-        return Sampler(_batched(posterior), batched=True, with_gradients=True)
-    if hasattr(posterior, "sample"):
-        return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
-    if callable(posterior):
-        return Sampler(
-            lambda x, num, _: posterior(x, num), batched=True, with_gradients=True
-        )
+    x = xs[:1]
+    if not isinstance(posterior, type):  # a class in the place of an object
+        has_batched = use_batched_sampling and hasattr(posterior, "sample_batched")
+        if has_batched and _takes(posterior.sample_batched, (1,), x=x):
+            return Sampler(_batched(posterior), batched=True, with_gradients=True)
+        if hasattr(posterior, "sample") and _takes(posterior.sample, (1,), x=x):
+            return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
+        forward = posterior.forward if isinstance(posterior, nn.Module) else posterior
+        if callable(posterior) and _takes(forward, x, 1):
+            return Sampler(
+                lambda x, num, _: posterior(x, num), batched=True, with_gradients=True
+            )
+    name = getattr(posterior, "__name__", type(posterior).__name__)
     raise TypeError(
         "posterior: expected a posterior of sbi, a callable q(xs, num_samples) that "
         "returns (num_samples, len(xs), d), or an object with sample((num,), x=x); "
-        f"got {type(posterior).__name__}. Finished arrays go into Draws."
+        f"got {name}, which is none of these. Draws already made go into Draws."
     )
+
+
+def _takes(function: Callable, *args: Any, **kwargs: Any) -> bool:
+    """Return whether a function can be called with these arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function that does not tell
+        return True
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _batched(posterior: Any, _: Tensor | None = None, **options: Any) -> Callable:
@@ -270,37 +288,22 @@ def _silent(method: Callable) -> dict[str, bool]:
     return {"show_progress_bars": False} if "show_progress_bars" in known else {}
 
 
-def _x_shape(posterior: Any) -> tuple[int, ...] | None:
-    """Return the shape of one observation that a posterior was trained on."""
-    for owner in (posterior, getattr(posterior, "potential_fn", None)):
-        for name, shape in (
-            ("posterior_estimator", "condition_shape"),
-            ("vector_field_estimator", "condition_shape"),
-            ("likelihood_estimator", "input_shape"),
-            ("ratio_estimator", "condition_shape"),
-        ):
-            known = getattr(getattr(owner, name, None), shape, None)
-            if known is not None:
-                return tuple(known)
-    return None
-
-
 def _is_iid(posterior: Any, xs: Tensor) -> bool:
     """Return whether each x holds several iid trials of what was trained on."""
-    shape = _x_shape(posterior)
+    shape = trained_x_shape(posterior)
     return shape is not None and xs.ndim - 1 == len(shape) + 1
 
 
 def with_x_shape(posterior: Any, xs: Tensor) -> Tensor:
     """Return xs in the shape that a posterior was trained on, if only axes differ."""
-    shape = _x_shape(posterior)
+    shape = trained_x_shape(posterior)
     if shape is None or _is_iid(posterior, xs) or xs[0].numel() != math.prod(shape):
         return xs
     return xs.reshape(len(xs), *shape)
 
 
 def _check_condition(posterior: Any, xs: Tensor) -> None:
-    shape = _x_shape(posterior)
+    shape = trained_x_shape(posterior)
     if shape is None or tuple(xs.shape[1:]) == shape:
         return
     iid = _is_iid(posterior, xs) and tuple(xs.shape[2:]) == shape
