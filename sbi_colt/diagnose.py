@@ -22,7 +22,7 @@ from sbi_colt.report.trends import find_trend
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.run_colt import run_on_draws
-from sbi_colt.sampling.draw import draw_at_pairs
+from sbi_colt.sampling.draw import draw_at_pairs, run_seed
 from sbi_colt.sampling.pairs import make_pairs
 
 __all__ = ["METHODS", "check_options", "diagnose", "diagnose_draws"]
@@ -117,7 +117,7 @@ def diagnose(
         >>> [name for name in report]
         ['colt', 'sbc', 'tarp']
     """
-    seed = resolve_seed(seed)
+    seed = run_seed(seed, sampling.get("checkpoint"))
     check_options(methods, level)
     start = time.perf_counter()
     thetas, xs = make_pairs(

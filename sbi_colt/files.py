@@ -85,7 +85,7 @@ def load_file(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read a header of a kind and its tensors; nothing in the file is executed."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             tensors = {
                 name.removeprefix("tensor/"): torch.from_numpy(file[name])

@@ -31,7 +31,7 @@ Object with sample     ``sample((num,), x=x)``       parallel   time between xs
 batch of one, and run through joblib. *Proposals* means that an x is given up when the
 prior's support accepts too small a share of its draws; *time*, that
 ``max_sampling_time`` can stop it. Samplers that solve equations or run chains cannot
-be stopped inside a block; a time limit makes their blocks smaller.
+be stopped inside a block, which takes some seconds.
 
 Importance sampling resamples from 32 proposals per draw, as sbi does by default: where
 the proposal is far wider than the posterior, its draws are too wide.
@@ -90,7 +90,8 @@ class Sampler:
         batched: Whether ``propose`` takes many xs at once; if not, n is 1.
         block: Most xs in one call, for a number of draws.
         prior: Where proposals may leave the prior's support, the prior.
-        is_costly: Whether a block takes so long that a time limit must shrink it.
+        is_costly: Whether draws at a single x take seconds.
+        grows_with_draws: Whether half of the draws take half of the time.
         with_gradients: Whether the sampler itself needs gradients.
     """
 
@@ -99,6 +100,7 @@ class Sampler:
     block: Callable[[int], int] = lambda num: max(1, BLOCK_DRAWS // num)
     prior: Any = None
     is_costly: bool = False
+    grows_with_draws: bool = False
     with_gradients: bool = False
 
     def accepted(self, proposals: Tensor) -> Tensor | None:
@@ -163,6 +165,7 @@ def _direct(posterior: Any, xs: Tensor, batched: bool, costly: bool = False) -> 
         block=lambda num: max(1, draws // num),
         prior=posterior.prior,
         is_costly=costly,
+        grows_with_draws=True,
     )
 
 
@@ -171,12 +174,11 @@ def _foreign(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
     x = xs[:1]
     if not isinstance(posterior, type):  # a class in the place of an object
         has_batched = use_batched_sampling and hasattr(posterior, "sample_batched")
-        if has_batched and _takes(posterior.sample_batched, (1,), x=x):
+        if has_batched and _takes_x(posterior.sample_batched, x):
             return Sampler(_batched(posterior), batched=True, with_gradients=True)
-        if hasattr(posterior, "sample") and _takes(posterior.sample, (1,), x=x):
+        if hasattr(posterior, "sample") and _takes_x(posterior.sample, x):
             return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
-        forward = posterior.forward if isinstance(posterior, nn.Module) else posterior
-        if callable(posterior) and _takes(forward, x, 1):
+        if callable(posterior) and _takes(_function_of(posterior), x, 1):
             return Sampler(
                 lambda x, num, _: posterior(x, num), batched=True, with_gradients=True
             )
@@ -186,6 +188,19 @@ def _foreign(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
         "returns (num_samples, len(xs), d), or an object with sample((num,), x=x); "
         f"got {name}, which is none of these. Draws already made go into Draws."
     )
+
+
+def _function_of(posterior: Callable) -> Callable:
+    """Return the function that a call runs; a module need not have one."""
+    if not isinstance(posterior, nn.Module):
+        return posterior
+    has_forward = type(posterior).forward is not nn.Module.forward
+    return posterior.forward if has_forward else lambda: None
+
+
+def _takes_x(method: Callable, x: Tensor) -> bool:
+    """Return whether a method for sampling can be called as those of sbi are."""
+    return _takes(method, (1,), x=x, **_silent(method))
 
 
 def _takes(function: Callable, *args: Any, **kwargs: Any) -> bool:
@@ -212,7 +227,7 @@ def _batched(posterior: Any, _: Tensor | None = None, **options: Any) -> Callabl
     # sbi's own rejection does not end by itself.
     rejects = takes_time and "reject_outside_prior" not in options
 
-    def propose(xs: Tensor, num: int, seconds: float | None) -> Tensor:
+    def propose(xs: Tensor, num: int, seconds: float | None) -> Any:
         limit = {}
         if rejects:
             most = _SECONDS_PER_X * len(xs)
@@ -226,7 +241,7 @@ def _single(posterior: Any, xs: Tensor, **options: Any) -> Callable:
     options |= _silent(posterior.sample)
     as_batch = not _is_iid(posterior, xs)
 
-    def propose(x: Tensor, num: int, _: float | None) -> Tensor:
+    def propose(x: Tensor, num: int, _: float | None) -> Any:
         x = x if as_batch else x[0]
         return _with_batch(posterior.sample(torch.Size((num,)), x=x, **options), num)
 
@@ -236,7 +251,7 @@ def _single(posterior: Any, xs: Tensor, **options: Any) -> Callable:
 def _rejection(posterior: RejectionPosterior, xs: Tensor) -> Callable:
     as_batch = not _is_iid(posterior, xs)
 
-    def propose(x: Tensor, num: int, seconds: float | None) -> Tensor:
+    def propose(x: Tensor, num: int, seconds: float | None) -> Any:
         seconds = _SECONDS_PER_X if seconds is None else min(seconds, _SECONDS_PER_X)
         samples = posterior.sample(
             torch.Size((num,)),
@@ -250,7 +265,7 @@ def _rejection(posterior: RejectionPosterior, xs: Tensor) -> Callable:
 
 
 def _amortized_vi(posterior: VIPosterior) -> Callable:
-    def propose(xs: Tensor, num: int, _: float | None) -> Tensor:
+    def propose(xs: Tensor, num: int, _: float | None) -> Any:
         samples = posterior.sample_batched(
             torch.Size((num,)), x=xs, show_progress_bars=False
         )
@@ -263,7 +278,7 @@ def _amortized_vi(posterior: VIPosterior) -> Callable:
 def _single_vi(posterior: VIPosterior, xs: Tensor) -> Callable:
     as_batch = not _is_iid(posterior, xs)
 
-    def propose(x: Tensor, num: int, _: float | None) -> Tensor:
+    def propose(x: Tensor, num: int, _: float | None) -> Any:
         local = copy.deepcopy(posterior)  # the user's own keeps its x
         local.set_default_x(x if as_batch else x[0])
         local.train(
@@ -274,8 +289,10 @@ def _single_vi(posterior: VIPosterior, xs: Tensor) -> Callable:
     return propose
 
 
-def _with_batch(samples: Any, num: int) -> Tensor:
+def _with_batch(samples: Any, num: int) -> Any:
     """Give the draws of one x, ``(num, d)``, an axis for it."""
+    if samples is None:
+        return samples  # what is no array is named later
     samples = torch.as_tensor(samples)
     if samples.ndim == 1 and len(samples) == num:
         return samples.reshape(num, 1, 1)
