@@ -72,10 +72,11 @@ __all__ = ["BLOCK_DRAWS", "Sampler", "sampler_for", "with_x_shape"]
 # Draws that one block of xs proposes at a time. Independent of every option, so that
 # a seed means the same draws whatever the memory budget or the number of workers.
 BLOCK_DRAWS = 2**16
-# The same for samplers that take hundreds of steps for a draw.
-_COSTLY_BLOCK_DRAWS = 2**14
-# Markov chains that run at once.
-_BLOCK_CHAINS = 4000
+# The same for samplers that take hundreds of steps for a draw. Larger blocks would not
+# be quicker, and time limits are looked at between blocks.
+_COSTLY_BLOCK_DRAWS = 2**12
+# Markov chains that run at once; 4000 would be a tenth quicker.
+_BLOCK_CHAINS = 1000
 # The most that rejection sampling may take for one x: it cannot be stopped by a count.
 _SECONDS_PER_X = 60.0
 
