@@ -150,12 +150,12 @@ class Checkpoint:
         except Exception:  # cut off or overwritten: it is made again
             return None
 
-    def save(self, name: str, **arrays: np.ndarray) -> None:
+    def save(self, name: str, **arrays: Any) -> None:
         """Keep a finished part."""
         if self.path is None:
             return
         with atomic_write(self.path / f"{name}.npz", "wb") as file:
-            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+            np.savez(file, **arrays)
 
     def child(self, name: str, **more: Any) -> Checkpoint:
         """Return a checkpoint in a folder inside this one, with more in its header."""

@@ -35,18 +35,23 @@ import os
 import time
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from sbi_colt.checks import checked_device, warn_caller
+from sbi_colt.checks import checked_device
 from sbi_colt.draws import Draws, clean_pairs, pair_keys
 from sbi_colt.randomness import digest, resolve_seed
 from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.collect import collect
-from sbi_colt.sampling.estimate import in_words
-from sbi_colt.sampling.options import RunOptions
+from sbi_colt.sampling.losses import report_given_up, report_late
+from sbi_colt.sampling.options import (
+    RunOptions,
+    check_name,
+    check_options,
+    checked_number,
+    checked_xs,
+)
 from sbi_colt.sampling.pairs import make_pairs
 from sbi_colt.sampling.pool import PosteriorSamples, SamplingError
 
@@ -59,9 +64,6 @@ __all__ = [
     "run_seed",
     "sample_posterior",
 ]
-
-# Fewer complete xs than this, once time has run out, are an error.
-_MIN_COMPLETE = 20
 
 
 def draw(
@@ -267,13 +269,13 @@ def sample_posterior(
     device: str | torch.device = "cpu",
 ) -> PosteriorSamples:
     """Draw as `draw_posterior_samples` does, and say which xs were left out."""
-    xs = _checked_xs(xs)
-    num_samples = _checked_number(num_samples)
-    _check_options(
+    xs = checked_xs(xs)
+    num_samples = checked_number(num_samples)
+    check_options(
         max_sampling_time, num_workers, max_lost, min_acceptance, memory_budget
     )
     device = checked_device(device)
-    _check_name(checkpoint_name, checkpoint)
+    check_name(checkpoint_name, checkpoint)
     seed = run_seed(seed, checkpoint)
     start = time.monotonic()
     options = RunOptions(
@@ -302,8 +304,8 @@ def sample_posterior(
     )
     with progress:
         result = collect(posterior, xs, num_samples, options, kept, progress)
-    _report_given_up(result, max_lost)
-    _report_late(result, time.monotonic() - start, checkpoint)
+    report_given_up(result, max_lost)
+    report_late(result, time.monotonic() - start, checkpoint)
     return result
 
 
@@ -319,131 +321,3 @@ def run_seed(seed: int | None, checkpoint: str | os.PathLike | None = None) -> i
     if seed is None and known is not None:
         return known["seed"]
     return resolve_seed(seed)
-
-
-def _report_given_up(result: PosteriorSamples, max_lost: float) -> None:
-    """Warn of xs that were given up; raise if they are more than ``max_lost``."""
-    lost = result.given_up.nonzero().flatten()
-    if not len(lost):
-        return
-    reached = int((result.mask | result.given_up).sum())
-    if bool(result.acceptance[lost].isfinite().any()):
-        order = result.acceptance[lost].nan_to_num(nan=2.0).argsort()  # worst first
-        lost = lost[order]
-        named = [f"{int(i)} ({_percent(result.acceptance[i])})" for i in lost]
-        what = "Their numbers, with the share of proposals inside the prior's support: "
-        advice = (
-            "The posterior leaks out of the prior's support: retrain it, or lower "
-            "min_acceptance."
-        )
-    else:
-        named = [str(int(i)) for i in lost]
-        what = "Their numbers: "
-        advice = (
-            "The posterior's draws there are not finite, or one x takes more than a "
-            "minute: mend the posterior."
-        )
-    message = (
-        f"posterior: {len(lost)} of {reached} xs could not be sampled. {what}"
-        f"{', '.join(named[:5])}{', …' if len(named) > 5 else ''}."
-    )
-    if len(lost) > max_lost * reached:
-        raise SamplingError(
-            f"{message} That is more than max_lost = {max_lost:g}. {advice}", result
-        )
-    warn_caller(f"{message} They are left out.")
-
-
-def _report_late(
-    result: PosteriorSamples, seconds: float, checkpoint: str | os.PathLike | None
-) -> None:
-    """Warn of xs that time did not suffice for; raise if too few are complete."""
-    late = int((~result.mask & ~result.given_up).sum())
-    if not late:
-        return
-    complete, total = int(result.mask.sum()), len(result.mask)
-    message = (
-        f"max_sampling_time: {complete} of {total} xs were completed in "
-        f"{in_words(seconds)}"
-    )
-    if checkpoint is not None:
-        advice = "Call again with the same checkpoint to go on from here."
-    elif complete:
-        needed = in_words(seconds * total / complete)
-        advice = f"All of them would take about {needed}."
-    else:
-        advice = "Raise max_sampling_time, or ask for fewer draws."
-    if complete < _MIN_COMPLETE:
-        raise SamplingError(
-            f"{message}; at least {_MIN_COMPLETE} are needed. {advice}", result
-        )
-    warn_caller(f"{message}; the others are left out, by their position. {advice}")
-
-
-def _check_name(name: Any, checkpoint: str | os.PathLike | None) -> None:
-    if name is None:
-        return
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"checkpoint_name: expected a name or None, got {name!r}.")
-    if checkpoint is None:
-        raise ValueError(
-            "checkpoint_name: expected checkpoint=folder too; without a folder a name "
-            "has no effect."
-        )
-
-
-def _check_options(
-    max_sampling_time: Any,
-    num_workers: Any,
-    max_lost: Any,
-    min_acceptance: Any,
-    memory_budget: Any,
-) -> None:
-    for name, value, expected, good in (
-        (
-            "max_sampling_time",
-            max_sampling_time,
-            "seconds >= 0 or None",
-            lambda v: v is None or v >= 0,
-        ),
-        ("num_workers", num_workers, "an integer, not 0", lambda v: v == int(v) != 0),
-        ("max_lost", max_lost, "a share in [0, 1]", lambda v: 0 <= v <= 1),
-        ("min_acceptance", min_acceptance, "a share in (0, 1]", lambda v: 0 < v <= 1),
-        ("memory_budget", memory_budget, "a number of bytes", lambda v: v >= 1),
-    ):
-        try:
-            fine = not isinstance(value, str) and good(value)
-        except (TypeError, ValueError):
-            fine = False
-        if not fine:
-            raise ValueError(f"{name}: expected {expected}, got {value!r}.")
-
-
-def _percent(value: Tensor) -> str:
-    return "unknown" if value.isnan() else f"{float(value):.2g}"
-
-
-def _checked_xs(xs: Any) -> Tensor:
-    if isinstance(xs, (list, tuple)):
-        raise TypeError(
-            f"xs: expected a torch or NumPy array, got a {type(xs).__name__}; stack "
-            f"its {len(xs)} entries with torch.stack or numpy.stack."
-        )
-    xs = torch.as_tensor(xs)
-    if not xs.is_floating_point():
-        xs = xs.float()
-    if xs.ndim == 0 or len(xs) == 0:
-        raise ValueError(f"xs: expected shape (N, …), got {tuple(xs.shape)}.")
-    if not xs.isfinite().all():
-        raise ValueError(
-            "xs: expected finite values, got NaN or infinity; leave those pairs out."
-        )
-    return xs
-
-
-def _checked_number(number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-        raise TypeError(f"num_samples: expected an int, got {number!r}.")
-    if number < 1:
-        raise ValueError(f"num_samples: expected at least 1, got {number}.")
-    return int(number)

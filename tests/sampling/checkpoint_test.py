@@ -197,9 +197,12 @@ def by_global(scale):
     return q
 
 
-def over_lambda(scale):
-    stretch = lambda noise: scale * noise  # noqa: E731
+def stretched(stretch):
     return lambda xs, num: xs + stretch(torch.randn(num, *xs.shape))
+
+
+def over_lambda(scale):
+    return stretched(lambda noise: scale * noise)
 
 
 @pytest.mark.parametrize(
