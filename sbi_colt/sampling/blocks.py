@@ -134,10 +134,8 @@ def _new_block(
 def _store_block(
     checkpoint: Checkpoint, name: str, proposals: Tensor, accepted: Tensor | None
 ) -> None:
-    arrays = {"proposals": proposals.cpu().numpy()}
-    if accepted is not None:
-        arrays["accepted"] = accepted.cpu().numpy()
-    checkpoint.save(name, **arrays)
+    more = {} if accepted is None else {"accepted": accepted}
+    checkpoint.save(name, {"proposals": proposals, **more})
 
 
 def _stored_block(
@@ -146,8 +144,4 @@ def _stored_block(
     part = checkpoint.load(name)
     if part is None or "proposals" not in part or part["proposals"].shape[:2] != shape:
         return None
-    accepted = part.get("accepted")
-    return (
-        torch.from_numpy(part["proposals"]),
-        None if accepted is None else torch.from_numpy(accepted),
-    )
+    return part["proposals"], part.get("accepted")

@@ -26,11 +26,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from sbi_colt.checks import warn_caller
@@ -39,6 +40,7 @@ from sbi_colt.files import atomic_write
 __all__ = ["Checkpoint"]
 
 _HEADER = "header.json"
+_BFLOAT16 = "/bfloat16"  # NumPy has no such type: kept as float32, with this suffix
 _REFERENCE = "reference"
 # Rounding may differ between machines and numbers of threads: in units of the draws'
 # standard deviation, and of their size.
@@ -56,7 +58,7 @@ class Checkpoint:
 
     Example:
         >>> checkpoint = Checkpoint(None, {})
-        >>> checkpoint.save("block-0", samples=np.zeros(3))
+        >>> checkpoint.save("block-0", {"samples": torch.zeros(3)})
         >>> checkpoint.load("block-0") is None
         True
     """
@@ -103,11 +105,10 @@ class Checkpoint:
         """
         if self.path is None or self.header.get("checkpoint_name") is not None:
             return
-        fresh = draw().cpu().numpy()
+        fresh = draw()
         stored = self._reference()
         if stored is None:
-            again = draw().cpu().numpy()
-            stored = self._keep_reference(fresh, is_batched, _agree(fresh, again))
+            stored = self._keep_reference(fresh, is_batched, _agree(fresh, draw()))
             if not stored["follows_seed"]:
                 warn_caller(
                     f"checkpoint: {self._unseeded()} If this run is interrupted, it "
@@ -127,7 +128,7 @@ class Checkpoint:
             )
         if _agree(stored["draws"], fresh):
             return
-        if not _agree(fresh, draw().cpu().numpy()):
+        if not _agree(fresh, draw()):
             raise ValueError(
                 f"checkpoint: {self.path} cannot be resumed. {self._unseeded()} "
                 f"{self._advice()}"
@@ -140,21 +141,25 @@ class Checkpoint:
             f"chains), start again: {self._advice()}"
         )
 
-    def load(self, name: str) -> dict[str, np.ndarray] | None:
+    def load(self, name: str) -> dict[str, Tensor] | None:
         """Return a finished part, or `None` where it is missing or damaged."""
         if self.path is None or not (file := self.path / f"{name}.npz").is_file():
             return None
         try:
             with open(file, "rb") as opened, np.load(opened) as part:
-                return {key: part[key] for key in part.files}
+                return dict(_as_tensor(key, part[key]) for key in part.files)
         except Exception:  # cut off or overwritten: it is made again
             return None
 
-    def save(self, name: str, **arrays: Any) -> None:
+    def save(
+        self, name: str, tensors: Mapping[str, Tensor], *, overwrite: bool = True
+    ) -> None:
         """Keep a finished part."""
         if self.path is None:
             return
-        with atomic_write(self.path / f"{name}.npz", "wb") as file:
+        arrays: dict[str, Any] = dict(map(_as_array, tensors.items()))
+        path = self.path / f"{name}.npz"
+        with atomic_write(path, "wb", overwrite=overwrite) as file:
             np.savez(file, **arrays)
 
     def child(self, name: str, **more: Any) -> Checkpoint:
@@ -178,7 +183,7 @@ class Checkpoint:
                 "made it."
             )
 
-    def _reference(self) -> dict[str, np.ndarray] | None:
+    def _reference(self) -> dict[str, Tensor] | None:
         assert self.path is not None
         part = self.load(_REFERENCE)
         damaged = part is None and any(self.path.glob("*.npz"))
@@ -191,25 +196,22 @@ class Checkpoint:
         return part
 
     def _keep_reference(
-        self, draws: np.ndarray, is_batched: bool, follows_seed: bool
-    ) -> dict[str, np.ndarray]:
+        self, draws: Tensor, is_batched: bool, follows_seed: bool
+    ) -> dict[str, Tensor]:
         """Keep reference draws, and return those that are kept.
 
         A run that began at the same time may have been first.
         """
-        assert self.path is not None
-        arrays: dict[str, Any] = {
+        reference = {
             "draws": draws,
-            "is_batched": np.array(is_batched),
-            "follows_seed": np.array(follows_seed),
+            "is_batched": torch.tensor(is_batched),
+            "follows_seed": torch.tensor(follows_seed),
         }
         try:
-            path = self.path / f"{_REFERENCE}.npz"
-            with atomic_write(path, "wb", overwrite=False) as file:
-                np.savez(file, **arrays)
+            self.save(_REFERENCE, reference, overwrite=False)
         except FileExistsError:
-            return self._reference() or arrays
-        return arrays
+            return self._reference() or reference
+        return reference
 
     @staticmethod
     def _unseeded() -> str:
@@ -227,15 +229,28 @@ class Checkpoint:
         )
 
 
-def _agree(first: np.ndarray, second: np.ndarray) -> bool:
+def _as_array(item: tuple[str, Tensor]) -> tuple[str, np.ndarray]:
+    name, tensor = item
+    if tensor.dtype == torch.bfloat16:
+        name, tensor = name + _BFLOAT16, tensor.float()
+    return name, tensor.cpu().numpy()
+
+
+def _as_tensor(name: str, array: np.ndarray) -> tuple[str, Tensor]:
+    tensor = torch.from_numpy(array)
+    if name.endswith(_BFLOAT16):
+        return name.removesuffix(_BFLOAT16), tensor.bfloat16()
+    return name, tensor
+
+
+def _agree(first: Tensor, second: Tensor) -> bool:
     """Return whether two sets of draws ``(S, n, d)`` are the same up to rounding."""
     if first.shape != second.shape:
         return False
-    first, second = first.astype(np.float64), second.astype(np.float64)
-    finite = np.isfinite(first)
-    if not np.array_equal(first[~finite], second[~finite], equal_nan=True):
+    first, second = first.cpu().double(), second.cpu().double()
+    finite = first.isfinite()
+    if not torch.equal(finite, second.isfinite()):
         return False
-    centred = first - np.where(finite, first, 0).mean(axis=0)
-    spread = np.sqrt(np.where(finite, centred**2, 0).mean(axis=0))  # (n, d)
-    limit = _TOLERANCE * spread + _ROUNDING * np.abs(first)
-    return bool((np.abs(first - second) <= limit)[finite].all())
+    first, second = first.where(finite, 0), second.where(finite, 0)
+    limit = _TOLERANCE * first.std(dim=0, correction=0) + _ROUNDING * first.abs()
+    return bool(((first - second).abs() <= limit).all())

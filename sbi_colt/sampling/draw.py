@@ -109,6 +109,7 @@ def draw(
         >>> draw(q, prior, simulator, 30, 10, seed=0, show_progress_bar=False)
         Draws(num_pairs=30, num_posterior_samples=10, dim=2, x_shape=(2,))
     """
+    device = checked_device(device)  # before the simulations
     seed = run_seed(seed, options.get("checkpoint"))
     thetas, xs = make_pairs(
         prior,

@@ -52,8 +52,7 @@ def run_one_by_one(
                 finished[i] = pool
                 if bool(pool.counts[0] >= num_samples):
                     progress.update(1)
-                    arrays = {k: v.cpu().numpy() for k, v in vars(pool).items()}
-                    checkpoint.save(f"x-{i:08d}", **arrays)
+                    checkpoint.save(f"x-{i:08d}", vars(pool))
                 estimate.update(len(finished) - num_stored)
         except Exception as error:
             if not _is_death(error):
@@ -82,7 +81,7 @@ def _stored_pools(
         if part is None or set(part) != set(Pool.__dataclass_fields__):
             continue
         if part["samples"].shape[:2] == (num_samples, 1):
-            found[i] = Pool(**{k: torch.from_numpy(v) for k, v in part.items()})
+            found[i] = Pool(**part)
     return found
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from sbi_colt.checks import warn_caller
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng, resolve_seed
 from sbi_colt.sampling.parallel import in_parallel
 from sbi_colt.sampling.sbi_internals import process_prior
@@ -112,10 +113,9 @@ def simulate_pairs(
             prior, simulator, num_simulations, seed, num_workers, progress
         )
     if errors:
-        warnings.warn(
+        warn_caller(
             f"simulator: {len(errors)} of {num_tried} simulations failed and were "
-            f"replaced by others; the first error was: {errors[0]}",
-            stacklevel=3,
+            f"replaced by others; the first error was: {errors[0]}"
         )
     shapes = {tuple(x.shape) for x in xs}
     if len(shapes) > 1:

@@ -78,9 +78,7 @@ class Pool:
             rows = min(num, num_samples)
             block = proposals[:rows]
             filled = torch.arange(rows).unsqueeze(1) < arrived  # (rows, k)
-            if not bool(filled.all()):  # into a copy: the block may be the user's
-                missing = ~filled.to(block.device).unsqueeze(-1)
-                block = block.masked_fill(missing, math.nan)
+            block[~filled.to(block.device)] = math.nan
             self.samples[:rows, index.to(self.samples.device)] = block
             self.counts[index] = arrived.clamp_max(rows)
             return

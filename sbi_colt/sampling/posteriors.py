@@ -75,8 +75,8 @@ BLOCK_DRAWS = 2**16
 # The same for samplers that take hundreds of steps for a draw. Larger blocks would not
 # be quicker, and time limits are looked at between blocks.
 _COSTLY_BLOCK_DRAWS = 2**12
-# Markov chains that run at once; 4000 would be a tenth quicker.
-_BLOCK_CHAINS = 1000
+# Markov chains that run at once; four times as many would be a tenth quicker.
+_BLOCK_CHAINS = 256
 # The most that rejection sampling may take for one x: it cannot be stopped by a count.
 _SECONDS_PER_X = 60.0
 

@@ -96,6 +96,22 @@ def test_a_checkpoint_may_be_resumed_with_another_memory_budget(kept):
     assert again.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("batched", [True, False])
+def test_the_type_of_the_draws_is_kept(kept, dtype, batched):
+    class Rounded(Gaussian):
+        def sample(self, shape, x):
+            return super().sample(shape, x).to(dtype)
+
+        def batched(self, xs, num):
+            return super().batched(xs, num).to(dtype)
+
+    posterior = Rounded().batched if batched else Rounded()
+    first, again = (sample(posterior, XS, 5, checkpoint=kept) for _ in range(2))
+    assert first.dtype == again.dtype == dtype
+    assert torch.equal(first, again)
+
+
 def test_an_ensemble_is_resumed_and_its_components_are_recognised(kept, generator):
     posterior = exhibit("npe-mdn").posterior
     xs = exhibit("npe-mdn").observe(6, generator)
@@ -369,7 +385,7 @@ def test_runs_at_the_same_time_share_a_folder(kept):
             checkpoint.recognise(lambda: torch.zeros(3, 1, 1), is_batched=True)
             for part in range(50):
                 together.wait()
-                checkpoint.save("part", number=np.full(1000, part))
+                checkpoint.save("part", {"number": torch.full((1000,), part)})
         except Exception as error:
             errors.append(error)
             together.abort()

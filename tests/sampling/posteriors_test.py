@@ -200,7 +200,7 @@ def test_time_bounds_costly_samplers(name, generator):
             max_sampling_time=20,
             show_progress_bar=False,
         )
-    assert time.monotonic() - start < 40
+    assert time.monotonic() - start < 60  # on a busy machine
     complete = samples.isfinite().all(dim=(0, 2))
     assert 20 <= complete.sum() < 1500
     assert complete[: int(complete.sum())].all()
