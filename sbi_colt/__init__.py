@@ -42,6 +42,8 @@ The rooms, from the front door down; imports point downward only.
   line.
 """
 
+from importlib.metadata import version
+
 from sbi_colt.colt import CoLT
 from sbi_colt.compare import compare
 from sbi_colt.config import CoLTConfig
@@ -70,4 +72,4 @@ __all__ = [
     "run_colt",
 ]
 
-__version__ = "0.1.0"
+__version__ = version("sbi_colt")

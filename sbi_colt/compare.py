@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from sbi_colt.config import CoLTConfig
-from sbi_colt.diagnose import check_options, diagnose_draws, prepare_pairs
+from sbi_colt.diagnose import check_options, diagnose_draws
 from sbi_colt.draws import Draws
-from sbi_colt.randomness import resolve_seed
 from sbi_colt.report.comparison import ComparisonReport
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.sampling.draw import draw_at_pairs
+from sbi_colt.sampling.draw import draw_at_pairs, run_seed
+from sbi_colt.sampling.pairs import make_pairs
 from sbi_colt.stats.paired import closer_p_value
 
 __all__ = ["compare"]
@@ -97,12 +97,13 @@ def compare(
         >>> comparison.closer["exact", "wide"] < 0.05
         True
     """
-    seed = resolve_seed(seed)
+    # One folder for each posterior; the first has the seed of the run.
+    seed = run_seed(seed, None if checkpoint is None else Path(checkpoint) / "0")
     _check_posteriors(posteriors)
     check_options(methods, level)
     if "colt" not in methods:
         raise ValueError(f"methods: expected 'colt' among them, got {methods!r}.")
-    thetas, xs = prepare_pairs(
+    thetas, xs = make_pairs(
         prior,
         simulator,
         thetas,

@@ -22,10 +22,10 @@ from sbi_colt.report.trends import find_trend
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.run_colt import colt_on_draws
-from sbi_colt.sampling.draw import draw_at_pairs
-from sbi_colt.sampling.pairs import simulate_pairs
+from sbi_colt.sampling.draw import draw_at_pairs, run_seed
+from sbi_colt.sampling.pairs import make_pairs
 
-__all__ = ["METHODS", "check_options", "diagnose", "diagnose_draws", "prepare_pairs"]
+__all__ = ["METHODS", "check_options", "diagnose", "diagnose_draws"]
 
 _BASELINES: dict[str, Callable[[Draws, CoLTConfig, int], TestResult]] = {
     "sbc": lambda draws, _, seed: sbc(draws, seed=seed),
@@ -117,10 +117,10 @@ def diagnose(
         >>> [name for name in report]
         ['colt', 'sbc', 'tarp']
     """
-    seed = resolve_seed(seed)
+    seed = run_seed(seed, sampling.get("checkpoint"))
     check_options(methods, level)
     start = time.perf_counter()
-    thetas, xs = prepare_pairs(
+    thetas, xs = make_pairs(
         prior,
         simulator,
         thetas,
@@ -159,29 +159,6 @@ def diagnose(
         show_progress_bar,
         seconds,
     )
-
-
-def prepare_pairs(
-    prior: Any,
-    simulator: Any,
-    thetas: Any,
-    xs: Any,
-    num_simulations: int,
-    **simulation: Any,
-) -> tuple[Any, Any]:
-    """Return the pairs handed in, or simulate them from a prior and a simulator."""
-    has_pairs = thetas is not None and xs is not None
-    has_simulator = prior is not None and simulator is not None
-    rest = (prior, simulator) if has_pairs else (thetas, xs)
-    half = any(value is not None for value in rest) and not has_pairs
-    if has_pairs == has_simulator or half:
-        raise ValueError(
-            "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
-            "simulator."
-        )
-    if has_pairs or simulator is None:
-        return thetas, xs
-    return simulate_pairs(prior, simulator, num_simulations, **simulation)
 
 
 def diagnose_draws(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sbi_colt.arrays import as_float_tensor, check_finite, in_one_precision
+from sbi_colt.files import atomic_write
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, generator_from, resolve_seed
 
@@ -199,7 +200,7 @@ class Draws:
             name: getattr(self, name).detach().cpu().numpy()
             for name in ("thetas", "xs", "samples")
         }
-        with open(path, "wb") as file:
+        with atomic_write(path, "wb") as file:
             np.savez_compressed(file, shuffled=True, **arrays)
 
     @classmethod

@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["load_file", "prefixed", "save_file", "unprefixed"]
+__all__ = ["atomic_write", "load_file", "prefixed", "save_file", "unprefixed"]
+
+
+@contextmanager
+def atomic_write(
+    path: str | os.PathLike, mode: Literal["w", "wb"] = "w", *, overwrite: bool = True
+) -> Iterator[IO]:
+    """Open a file for writing that appears under its name only once it is complete.
+
+    The content goes into a temporary file with a unique name in the same folder, which
+    is renamed when the block ends. If the block fails (an error, a full disk), the
+    temporary file is removed and a file that was there before stays as it was.
+
+    Args:
+        path: Name of the file.
+        mode: ``"w"`` for text in UTF-8, ``"wb"`` for bytes.
+        overwrite: Whether to replace a file of this name; if not and there is one,
+            `FileExistsError` is raised.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with atomic_write(folder / "a.txt") as file:
+        ...     _ = file.write("whole")
+        >>> [file.name for file in folder.iterdir()], (folder / "a.txt").read_text()
+        (['a.txt'], 'whole')
+    """
+    path = Path(os.path.realpath(path))  # a symbolic link stays a link
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: expected the name of a file, got a folder.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+        os.chmod(temporary, _permissions(path))
+        if overwrite:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)  # fails where the name is taken
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _permissions(path: Path) -> int:
+    """Return the permissions of a file, or those that a new file would get."""
+    try:
+        return path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
 
 
 def save_file(
@@ -22,7 +76,7 @@ def save_file(
         f"tensor/{name}": tensor.detach().cpu().numpy()
         for name, tensor in tensors.items()
     }
-    with open(path, "wb") as file:
+    with atomic_write(path, "wb") as file:
         np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
 
 
@@ -31,7 +85,7 @@ def load_file(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read a header of a kind and its tensors; nothing in the file is executed."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             tensors = {
                 name.removeprefix("tensor/"): torch.from_numpy(file[name])
@@ -40,7 +94,7 @@ def load_file(
             }
     except FileNotFoundError:
         raise
-    except Exception as error:  # NumPy's own words suggest to allow pickle
+    except Exception as error:  # NumPy's own message suggests to allow pickle
         raise ValueError(f"{path}: expected a file of {kind}.") from error
     if not isinstance(header, dict) or header.get("format") != kind:
         raise ValueError(f"{path}: expected a file of {kind}.")

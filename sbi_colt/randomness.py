@@ -12,6 +12,7 @@ device.
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import secrets
 import threading
@@ -24,7 +25,17 @@ from torch import Tensor
 
 __all__ = ["derive_seed", "digest", "generator_from", "isolated_rng", "resolve_seed"]
 
-_LOCK = threading.RLock()
+_lock = threading.RLock()  # threads share the global random state
+
+
+def _renew_lock() -> None:
+    """Replace the lock: a forked child has no thread that could release it."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def resolve_seed(seed: int | None) -> int:
@@ -89,9 +100,9 @@ def isolated_rng(generator: torch.Generator) -> Iterator[None]:
     """Run a block on a global random state of its own, made from ``generator``.
 
     The caller's torch (CPU and CUDA), NumPy and Python states are put back
-    afterwards, whatever happens inside.
+    afterwards, also after an error. Threads take turns: one block runs at a time.
     """
-    with _LOCK:  # threads share the global state
+    with _lock:
         yield from _isolated(generator)
 
 

@@ -23,7 +23,7 @@ from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import resolve_seed
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.sampling.draw import draw_at_pairs
+from sbi_colt.sampling.draw import draw_at_pairs, run_seed
 from sbi_colt.stats.combine import two_halves_p_value
 
 __all__ = ["check_colt", "colt_on_draws", "run_colt"]
@@ -87,7 +87,7 @@ def run_colt(
         >>> result.p_value < 0.01
         True
     """
-    seed = resolve_seed(seed)
+    seed = run_seed(seed, sampling.get("checkpoint"))
     config = CoLT(config).config  # checked before the work begins
     if hasattr(thetas, "__len__"):
         _check_enough(len(thetas), config.train_fraction)

@@ -1,4 +1,8 @@
+import os
 import random
+import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -50,3 +54,34 @@ def test_seeds_are_integers(seed):
 def test_negative_seeds_are_refused():
     with pytest.raises(ValueError, match="seed: expected a non-negative"):
         resolve_seed(-1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking beside threads
+def test_a_forked_child_does_not_wait_for_a_thread_that_it_does_not_have():
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with isolated_rng(generator_from(0)):
+            held.set()
+            release.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        with isolated_rng(generator_from(1)):
+            os._exit(0)
+    deadline = time.monotonic() + 10
+    done, status = 0, -1
+    while not done and time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    if not done:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    release.set()
+    thread.join()
+    assert done == child, "the child was still waiting for the lock after 10 s"
+    assert status == 0

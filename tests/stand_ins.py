@@ -24,20 +24,20 @@ def numpy_posterior(xs, num_samples):
 class Gaussian:
     """N(x, I), one x at a time, through `sample` only."""
 
-    def __init__(self, seconds=0.0, report=False):
+    def __init__(self, seconds=0.0, scale=1.0):
         self.seconds = seconds
-        self.report = report
+        self.scale = scale
         self.calls = 0
 
     def sample(self, shape, x):
         self.calls += 1
         time.sleep(self.seconds)
-        return x + torch.randn(*shape, x.shape[-1])
+        return x + self.scale * torch.randn(*shape, x.shape[-1])
 
     def batched(self, xs, num):
         self.calls += 1
         time.sleep(self.seconds)
-        return xs + torch.randn(num, *xs.shape)
+        return xs + self.scale * torch.randn(num, *xs.shape)
 
 
 class Deadly(Gaussian):

@@ -1,47 +1,60 @@
-"""The adapter: one set of posterior draws for every diagnostic.
+"""The front of this room: draws at pairs, and draws at any xs.
 
-`draw_posterior_samples` draws K times at every x from anything that sbi can train, and
-from what sbi did not make; `draw` simulates the pairs first. ``posteriors`` lists
-how each posterior is sampled. What holds for all of them:
+`draw` makes pairs and draws at them; `draw_at_pairs` takes pairs that are there;
+`draw_posterior_samples` draws K times at every x from any posterior. ``posteriors``
+lists how each posterior is sampled. What holds for all of them:
 
 *Order.* The draws of each x are shuffled: the first k are as good a sample as any k,
-though chains and ensembles hand theirs out in order. The members of an ensemble are
-chosen for each x by itself; sbi's own batched sampling chooses them once for all xs,
-which makes the xs' draws depend on each other.
+though chains and ensembles hand theirs out in order. The components of an ensemble are
+chosen for each x separately; sbi's own batched sampling chooses them once for all xs,
+which makes the draws of different xs depend on each other.
 
 *Leakage.* Draws are proposed without rejection; those in the prior's support are kept,
-and only xs that are short are drawn again. An x whose acceptance is below
-``min_acceptance``, or that is not finished within ``max_sampling_time``, is left out
-with a warning; which xs are left out depends on q and x alone, so what remains is as
-valid a test. More than ``max_lost`` of them is an error, which carries what was drawn.
+and only xs that have too few are drawn again. An x whose acceptance is clearly below
+``min_acceptance`` is given up, with a warning; more than ``max_lost`` of them is an
+error, which carries what was drawn.
+
+*Time.* A run that reaches ``max_sampling_time`` returns the xs that are complete, with
+a warning, if there are at least 20 of them; otherwise it is an error, which carries
+what was drawn. xs are worked on in the order in which they come.
+
+*Which xs are missing* depends on q, on x and on the position of x, never on the true
+parameter. So the test of what remains is valid.
 
 *Seeds.* A seed means the same draws for any number of workers, any backend of joblib
 and any memory budget down to one block (65,536 draws). Batched and single sampling use
-random numbers differently; a time limit shrinks the blocks of vector-field and MCMC
-posteriors, which gives other draws. A seed cannot hold for a sampler that keeps random
-numbers of its own (a callable's NumPy generator, say). The caller's random state and
-posterior are left as they were.
+random numbers differently; with a time limit, xs at which draws are missing after the
+first round are completed earlier, which gives them other draws. A seed has no effect
+on a sampler that keeps random numbers of its own (such as a callable's NumPy
+generator). The caller's random state and posterior are left as they were.
 """
 
 from __future__ import annotations
 
 import os
 import time
-import warnings
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.arrays import check_finite, in_one_precision
+from sbi_colt.checks import checked_device
 from sbi_colt.draws import Draws, clean_pairs
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, resolve_seed
-from sbi_colt.sampling.checkpoint import Checkpoint, fingerprint
-from sbi_colt.sampling.collect import RunOptions, run
-from sbi_colt.sampling.pairs import simulate_pairs
+from sbi_colt.sampling.checkpoint import Checkpoint
+from sbi_colt.sampling.collect import collect
+from sbi_colt.sampling.losses import report_given_up, report_late
+from sbi_colt.sampling.options import (
+    RunOptions,
+    check_name,
+    check_options,
+    checked_number,
+    checked_xs,
+)
+from sbi_colt.sampling.pairs import make_pairs
 from sbi_colt.sampling.pool import PosteriorSamples, SamplingError
 
 __all__ = [
@@ -50,6 +63,7 @@ __all__ = [
     "draw",
     "draw_at_pairs",
     "draw_posterior_samples",
+    "run_seed",
     "sample_posterior",
 ]
 
@@ -97,10 +111,13 @@ def draw(
         >>> draw(q, prior, simulator, 30, 10, seed=0, show_progress_bar=False)
         Draws(num_pairs=30, num_posterior_samples=10, dim=2, x_shape=(2,))
     """
-    seed = _seed_of_run(seed, options.get("checkpoint"))
-    thetas, xs = simulate_pairs(
+    device = checked_device(device)  # before the simulations
+    seed = run_seed(seed, options.get("checkpoint"))
+    thetas, xs = make_pairs(
         prior,
         simulator,
+        None,
+        None,
         num_simulations,
         seed=seed,
         num_workers=num_workers,
@@ -175,6 +192,7 @@ def draw_posterior_samples(
     show_progress_bar: bool = True,
     use_batched_sampling: bool = True,
     checkpoint: str | os.PathLike | None = None,
+    checkpoint_name: str | None = None,
     max_lost: float = 0.1,
     min_acceptance: float = 1e-3,
     memory_budget: int = 2**30,
@@ -189,21 +207,29 @@ def draw_posterior_samples(
         xs: Observations, with shape ``(N, …)``.
         num_samples: Draws per x, S.
         seed: Seed; the caller's random state is left as it was.
-        max_sampling_time: Most seconds for the whole call, or `None`.
+        max_sampling_time: Most seconds for the whole call, or `None`. The xs that are
+            complete by then are returned; samplers are not stopped inside a block.
         num_workers: Processes for samplers that take one x at a time. With 1, a joblib
             backend that you have set (``joblib.parallel_config``) decides.
         show_progress_bar: Whether to show progress over xs.
         use_batched_sampling: Whether to prefer samplers that take many xs at once.
         checkpoint: A folder that keeps what is done. A run that was killed goes on
-            from there and gives the same draws as one that was not.
-        max_lost: Largest share of xs that may be left out before it is an error.
+            from there and gives the same draws as one that was not; without a seed it
+            takes the seed of the run that made the folder. A few draws are made again
+            to make sure that the posterior is the same; ``sampling.checkpoint`` says
+            how.
+        checkpoint_name: A name for the posterior, for samplers whose draws do not
+            follow the seed. You vouch that runs with this name and folder have the same
+            posterior; draws are not compared.
+        max_lost: Largest share of xs that may be given up before it is an error. xs
+            that are missing because time ran out do not count.
         min_acceptance: An x is given up when the share of its proposals inside the
             prior's support is clearly below this.
         memory_budget: Most bytes of proposals held at a time, besides the result.
         device: Device of the result.
 
     Returns:
-        Draws with shape ``(S, N, d)``; NaN for xs left out, of which a warning tells.
+        Draws with shape ``(S, N, d)``; NaN for xs left out, which a warning reports.
 
     Example:
         >>> def q(xs, num_samples):
@@ -222,6 +248,7 @@ def draw_posterior_samples(
         show_progress_bar=show_progress_bar,
         use_batched_sampling=use_batched_sampling,
         checkpoint=checkpoint,
+        checkpoint_name=checkpoint_name,
         max_lost=max_lost,
         min_acceptance=min_acceptance,
         memory_budget=memory_budget,
@@ -240,35 +267,37 @@ def sample_posterior(
     show_progress_bar: bool = True,
     use_batched_sampling: bool = True,
     checkpoint: str | os.PathLike | None = None,
+    checkpoint_name: str | None = None,
     max_lost: float = 0.1,
     min_acceptance: float = 1e-3,
     memory_budget: int = 2**30,
     device: str | torch.device = "cpu",
 ) -> PosteriorSamples:
     """Draw as `draw_posterior_samples` does, and say which xs were left out."""
-    xs = _checked_xs(xs)
-    num_samples = _checked_number(num_samples)
-    _check_options(
+    xs = checked_xs(xs)
+    num_samples = checked_number(num_samples)
+    check_options(
         max_sampling_time, num_workers, max_lost, min_acceptance, memory_budget
     )
-    seed = _seed_of_run(seed, checkpoint)
+    device = checked_device(device)
+    check_name(checkpoint_name, checkpoint)
+    seed = run_seed(seed, checkpoint)
+    start = time.monotonic()
     options = RunOptions(
         seed=seed,
-        deadline=None
-        if max_sampling_time is None
-        else time.monotonic() + max_sampling_time,
+        deadline=None if max_sampling_time is None else start + max_sampling_time,
         num_workers=num_workers,
         use_batched_sampling=use_batched_sampling,
         memory_budget=memory_budget,
         min_acceptance=min_acceptance,
         max_lost=max_lost,
-        device=torch.device(device),
+        device=device,
     )
     header = {
         "seed": seed,
         "num_samples": num_samples,
         "xs": digest(xs),
-        "posterior": f"{type(posterior).__name__} {fingerprint(posterior)}",
+        "checkpoint_name": checkpoint_name,
     }
     kept = Checkpoint(checkpoint, header)
     progress = tqdm(
@@ -279,97 +308,21 @@ def sample_posterior(
         leave=False,
     )
     with progress:
-        result = run(posterior, xs, num_samples, options, kept, progress)
-    _report_losses(result, max_lost)
+        result = collect(posterior, xs, num_samples, options, kept, progress)
+    report_given_up(result, max_lost)
+    report_late(result, time.monotonic() - start, checkpoint)
     return result
 
 
-def _report_losses(result: PosteriorSamples, max_lost: float) -> None:
-    lost = (~result.mask).nonzero().flatten()
-    if not len(lost):
-        return
-    total = len(result.mask)
-    # Worst first; NaN (unknown) last.
-    order = result.acceptance[lost].nan_to_num(nan=2.0).argsort()
-    named = ", ".join(
-        f"{int(i)} ({_percent(result.acceptance[i])})" for i in lost[order][:5]
-    )
-    more = ", …" if len(lost) > 5 else ""
-    message = (
-        f"posterior: {len(lost)} of {total} xs could not be sampled in the time and "
-        "number of proposals allowed. Their indices, with the share of proposals "
-        f"inside the prior's support: {named}{more}."
-    )
-    if len(lost) > max_lost * total:
-        raise SamplingError(
-            f"{message} That is more than max_lost = {max_lost:g}. The posterior leaks "
-            "out of the prior's support or is slow: retrain it, raise "
-            "max_sampling_time, or lower min_acceptance.",
-            result,
-        )
-    warnings.warn(f"{message} They are left out.", stacklevel=5)
+def run_seed(seed: int | None, checkpoint: str | os.PathLike | None = None) -> int:
+    """Return the seed of a run: the only place that decides it.
 
-
-def _seed_of_run(seed: int | None, checkpoint: str | os.PathLike | None) -> int:
-    """Return the seed; without one, that of the run that is to be resumed."""
+    Args:
+        seed: The user's seed. Without one, a run that resumes a checkpoint takes the
+            seed of the run that made it, and any other run a random one.
+        checkpoint: Folder of the checkpoint, or `None`.
+    """
     known = None if checkpoint is None else Checkpoint.known_header(checkpoint)
     if seed is None and known is not None:
-        return int(known["seed"])
+        return known["seed"]
     return resolve_seed(seed)
-
-
-def _check_options(
-    max_sampling_time: Any,
-    num_workers: Any,
-    max_lost: Any,
-    min_acceptance: Any,
-    memory_budget: Any,
-) -> None:
-    for name, value, expected, good in (
-        (
-            "max_sampling_time",
-            max_sampling_time,
-            "seconds >= 0 or None",
-            lambda v: v is None or v >= 0,
-        ),
-        ("num_workers", num_workers, "an integer, not 0", lambda v: v == int(v) != 0),
-        ("max_lost", max_lost, "a share in [0, 1]", lambda v: 0 <= v <= 1),
-        ("min_acceptance", min_acceptance, "a share in (0, 1]", lambda v: 0 < v <= 1),
-        ("memory_budget", memory_budget, "a number of bytes", lambda v: v >= 1),
-    ):
-        try:
-            fine = not isinstance(value, str) and good(value)
-        except (TypeError, ValueError):
-            fine = False
-        if not fine:
-            raise ValueError(f"{name}: expected {expected}, got {value!r}.")
-
-
-def _percent(value: Tensor) -> str:
-    return "unknown" if value.isnan() else f"{float(value):.2g}"
-
-
-def _checked_xs(xs: Any) -> Tensor:
-    if isinstance(xs, (list, tuple)):
-        raise TypeError(
-            f"xs: expected a torch or NumPy array, got a {type(xs).__name__}; stack "
-            f"its {len(xs)} entries with torch.stack or numpy.stack."
-        )
-    xs = torch.as_tensor(xs)
-    if not xs.is_floating_point():
-        xs = xs.float()
-    if xs.ndim == 0 or len(xs) == 0:
-        raise ValueError(f"xs: expected shape (N, …), got {tuple(xs.shape)}.")
-    if not xs.isfinite().all():
-        raise ValueError(
-            "xs: expected finite values, got NaN or infinity; leave those pairs out."
-        )
-    return xs
-
-
-def _checked_number(number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-        raise TypeError(f"num_samples: expected an int, got {number!r}.")
-    if number < 1:
-        raise ValueError(f"num_samples: expected at least 1, got {number}.")
-    return int(number)

@@ -30,12 +30,16 @@ class PosteriorSamples:
         samples: Draws with shape ``(S, N, d)``; NaN for the xs left out.
         mask: Which xs are complete, with shape ``(N,)``.
         acceptance: Share of each x's proposals inside the prior's support, with shape
-            ``(N,)``; NaN where the sampler does not say.
+            ``(N,)``; NaN for samplers that cannot leave it.
+        given_up: Which xs were given up because too few of their proposals are finite
+            and inside the prior's support, with shape ``(N,)``. Time ran out for the
+            others that are not complete.
     """
 
     samples: Tensor
     mask: Tensor
     acceptance: Tensor
+    given_up: Tensor
 
 
 @dataclass
@@ -46,6 +50,7 @@ class Pool:
     counts: Tensor  # (n,), how many of the S are there
     proposed: Tensor  # (n,)
     accepted: Tensor  # (n,), those beyond S included
+    given_up: Tensor  # (n,), whether too few proposals were accepted
 
     @classmethod
     def empty(cls, num_samples: int, num_xs: int, dim: int, like: Tensor) -> Pool:
@@ -53,7 +58,7 @@ class Pool:
             (num_samples, num_xs, dim), math.nan, dtype=like.dtype, device=like.device
         )
         zeros = torch.zeros(num_xs, dtype=torch.long)
-        return cls(samples, zeros, zeros.clone(), zeros.clone())
+        return cls(samples, zeros, zeros.clone(), zeros.clone(), zeros.bool())
 
     def add(self, index: Tensor, proposals: Tensor, accepted: Tensor | None) -> None:
         """Add proposals ``(m, k, d)`` to the k xs at ``index``."""
@@ -83,11 +88,19 @@ class Pool:
             self.samples[start:stop, i] = proposals[: stop - start, column]
             self.counts[i] = stop
 
-    def result(self, knows_acceptance: bool) -> PosteriorSamples:
-        """Return what is there; xs that are short count as left out."""
+    def result(self, knows_acceptance: bool, is_late: bool) -> PosteriorSamples:
+        """Return what is there; xs with too few draws count as left out.
+
+        Args:
+            knows_acceptance: Whether the sampler can leave the prior's support.
+            is_late: Whether time ran out.
+        """
         mask = self.counts >= len(self.samples)
         self.samples[:, ~mask.to(self.samples.device)] = math.nan
         rate = self.accepted / self.proposed  # NaN for xs never reached
         return PosteriorSamples(
-            self.samples, mask, rate if knows_acceptance else rate * math.nan
+            self.samples,
+            mask,
+            rate if knows_acceptance else rate * math.nan,
+            ~mask & self.given_up if is_late else ~mask,
         )

@@ -31,7 +31,7 @@ Object with sample     ``sample((num,), x=x)``       parallel   time between xs
 batch of one, and run through joblib. *Proposals* means that an x is given up when the
 prior's support accepts too small a share of its draws; *time*, that
 ``max_sampling_time`` can stop it. Samplers that solve equations or run chains cannot
-be stopped inside a block; a time limit makes their blocks smaller.
+be stopped inside a block, which takes some seconds.
 
 Importance sampling resamples from 32 proposals per draw, as sbi does by default: where
 the proposal is far wider than the posterior, its draws are too wide.
@@ -47,28 +47,36 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sbi.inference.posteriors import (
+from torch import Tensor, nn
+
+from sbi_colt.sampling.sbi_internals import (
     DirectPosterior,
+    FilteredDirectPosterior,
     ImportanceSamplingPosterior,
     MCMCPosterior,
+    NPE_A_Posterior,
     RejectionPosterior,
     VectorFieldPosterior,
     VIPosterior,
+    composes_trials,
+    corrects_for_proposal,
+    is_amortized,
+    is_vectorised,
+    samples_like,
+    trained_x_shape,
+    within_support,
 )
-from sbi.inference.posteriors.filtered_direct_posterior import FilteredDirectPosterior
-from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
-from sbi.utils.sbiutils import within_support
-from torch import Tensor
 
 __all__ = ["BLOCK_DRAWS", "Sampler", "sampler_for", "with_x_shape"]
 
 # Draws that one block of xs proposes at a time. Independent of every option, so that
 # a seed means the same draws whatever the memory budget or the number of workers.
 BLOCK_DRAWS = 2**16
-# The same for samplers that take hundreds of steps for a draw.
-_COSTLY_BLOCK_DRAWS = 2**14
-# Markov chains that run at once.
-_BLOCK_CHAINS = 4000
+# The same for samplers that take hundreds of steps for a draw. Larger blocks would not
+# be quicker, and time limits are looked at between blocks.
+_COSTLY_BLOCK_DRAWS = 2**12
+# Markov chains that run at once; four times as many would be a tenth quicker.
+_BLOCK_CHAINS = 256
 # The most that rejection sampling may take for one x: it cannot be stopped by a count.
 _SECONDS_PER_X = 60.0
 
@@ -83,7 +91,8 @@ class Sampler:
         batched: Whether ``propose`` takes many xs at once; if not, n is 1.
         block: Most xs in one call, for a number of draws.
         prior: Where proposals may leave the prior's support, the prior.
-        is_costly: Whether a block takes so long that a time limit must shrink it.
+        is_costly: Whether draws at a single x take seconds.
+        grows_with_draws: Whether half of the draws take half of the time.
         with_gradients: Whether the sampler itself needs gradients.
     """
 
@@ -92,13 +101,16 @@ class Sampler:
     block: Callable[[int], int] = lambda num: max(1, BLOCK_DRAWS // num)
     prior: Any = None
     is_costly: bool = False
+    grows_with_draws: bool = False
     with_gradients: bool = False
 
     def accepted(self, proposals: Tensor) -> Tensor | None:
         """Return which proposals lie in the prior's support, or `None` for all."""
         if self.prior is None:
             return None
-        return within_support(self.prior, proposals).reshape(proposals.shape[:2])
+        # A copy: a user's prior may change what it is given.
+        inside = within_support(self.prior, proposals.clone())
+        return inside.reshape(proposals.shape[:2])
 
 
 def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
@@ -111,20 +123,20 @@ def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampl
         use_batched_sampling: Whether to prefer samplers that take many xs at once.
     """
     _check_condition(posterior, xs)
-    if _samples_as(posterior, DirectPosterior):
+    if samples_like(posterior, DirectPosterior):
         return _direct(posterior, xs, use_batched_sampling)
-    if _samples_as(posterior, NPE_A_Posterior):
-        can_batch = not posterior._apply_correction
+    if samples_like(posterior, NPE_A_Posterior):
+        can_batch = not corrects_for_proposal(posterior)
         return _direct(posterior, xs, use_batched_sampling and can_batch)
-    if _samples_as(posterior, FilteredDirectPosterior):
+    if samples_like(posterior, FilteredDirectPosterior):
         return _direct(posterior, xs, False)
-    if _samples_as(posterior, VectorFieldPosterior):
-        can_batch = not posterior.vector_field_estimator.compose_enabled
+    if samples_like(posterior, VectorFieldPosterior):
+        can_batch = not composes_trials(posterior)
         can_batch &= not _is_iid(posterior, xs)
         return _direct(posterior, xs, use_batched_sampling and can_batch, costly=True)
-    if _samples_as(posterior, MCMCPosterior):
-        vectorised = posterior.method == "slice_np_vectorized"
-        if use_batched_sampling and vectorised and not _is_iid(posterior, xs):
+    if samples_like(posterior, MCMCPosterior):
+        can_batch = is_vectorised(posterior) and not _is_iid(posterior, xs)
+        if use_batched_sampling and can_batch:
             chains = max(1, posterior.num_chains)
             return Sampler(
                 _batched(posterior),
@@ -133,24 +145,15 @@ def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampl
                 is_costly=True,
             )
         return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
-    if _samples_as(posterior, RejectionPosterior):
+    if samples_like(posterior, RejectionPosterior):
         return Sampler(_rejection(posterior, xs), batched=False, with_gradients=True)
-    if _samples_as(posterior, ImportanceSamplingPosterior):
+    if samples_like(posterior, ImportanceSamplingPosterior):
         return Sampler(_single(posterior, xs, method="sir"), batched=False)
-    if _samples_as(posterior, VIPosterior):
-        if posterior._mode == "amortized":
+    if samples_like(posterior, VIPosterior):
+        if is_amortized(posterior):
             return Sampler(_amortized_vi(posterior), batched=True)
         return Sampler(_single_vi(posterior, xs), batched=False, with_gradients=True)
     return _foreign(posterior, xs, use_batched_sampling)
-
-
-def _samples_as(posterior: Any, kind: type) -> bool:
-    """Return whether a posterior is of a kind and samples as that kind does."""
-    own = type(posterior)
-    return isinstance(posterior, kind) and all(
-        getattr(own, name) is getattr(kind, name)
-        for name in ("sample", "sample_batched")
-    )
 
 
 def _direct(posterior: Any, xs: Tensor, batched: bool, costly: bool = False) -> Sampler:
@@ -163,24 +166,55 @@ def _direct(posterior: Any, xs: Tensor, batched: bool, costly: bool = False) -> 
         block=lambda num: max(1, draws // num),
         prior=posterior.prior,
         is_costly=costly,
+        grows_with_draws=True,
     )
 
 
 def _foreign(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
     """Return how to sample what sbi did not make."""
-    if use_batched_sampling and hasattr(posterior, "sample_batched"):
-        return Sampler(_batched(posterior), batched=True, with_gradients=True)
-    if hasattr(posterior, "sample"):
-        return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
-    if callable(posterior):
-        return Sampler(
-            lambda x, num, _: posterior(x, num), batched=True, with_gradients=True
-        )
+    x = xs[:1]
+    if not isinstance(posterior, type):  # a class in the place of an object
+        has_batched = use_batched_sampling and hasattr(posterior, "sample_batched")
+        if has_batched and _takes_x(posterior.sample_batched, x):
+            return Sampler(_batched(posterior), batched=True, with_gradients=True)
+        if hasattr(posterior, "sample") and _takes_x(posterior.sample, x):
+            return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
+        if callable(posterior) and _takes(_function_of(posterior), x, 1):
+            return Sampler(
+                lambda x, num, _: posterior(x, num), batched=True, with_gradients=True
+            )
+    name = getattr(posterior, "__name__", type(posterior).__name__)
     raise TypeError(
         "posterior: expected a posterior of sbi, a callable q(xs, num_samples) that "
         "returns (num_samples, len(xs), d), or an object with sample((num,), x=x); "
-        f"got {type(posterior).__name__}. Finished arrays go into Draws."
+        f"got {name}, which is none of these. Draws already made go into Draws."
     )
+
+
+def _function_of(posterior: Callable) -> Callable:
+    """Return the function that a call runs; a module need not have one."""
+    if not isinstance(posterior, nn.Module):
+        return posterior
+    has_forward = type(posterior).forward is not nn.Module.forward
+    return posterior.forward if has_forward else lambda: None
+
+
+def _takes_x(method: Callable, x: Tensor) -> bool:
+    """Return whether a method for sampling can be called as those of sbi are."""
+    return _takes(method, (1,), x=x, **_silent(method))
+
+
+def _takes(function: Callable, *args: Any, **kwargs: Any) -> bool:
+    """Return whether a function can be called with these arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function that does not tell
+        return True
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _batched(posterior: Any, _: Tensor | None = None, **options: Any) -> Callable:
@@ -194,7 +228,7 @@ def _batched(posterior: Any, _: Tensor | None = None, **options: Any) -> Callabl
     # sbi's own rejection does not end by itself.
     rejects = takes_time and "reject_outside_prior" not in options
 
-    def propose(xs: Tensor, num: int, seconds: float | None) -> Tensor:
+    def propose(xs: Tensor, num: int, seconds: float | None) -> Any:
         limit = {}
         if rejects:
             most = _SECONDS_PER_X * len(xs)
@@ -208,7 +242,7 @@ def _single(posterior: Any, xs: Tensor, **options: Any) -> Callable:
     options |= _silent(posterior.sample)
     as_batch = not _is_iid(posterior, xs)
 
-    def propose(x: Tensor, num: int, _: float | None) -> Tensor:
+    def propose(x: Tensor, num: int, _: float | None) -> Any:
         x = x if as_batch else x[0]
         return _with_batch(posterior.sample(torch.Size((num,)), x=x, **options), num)
 
@@ -218,7 +252,7 @@ def _single(posterior: Any, xs: Tensor, **options: Any) -> Callable:
 def _rejection(posterior: RejectionPosterior, xs: Tensor) -> Callable:
     as_batch = not _is_iid(posterior, xs)
 
-    def propose(x: Tensor, num: int, seconds: float | None) -> Tensor:
+    def propose(x: Tensor, num: int, seconds: float | None) -> Any:
         seconds = _SECONDS_PER_X if seconds is None else min(seconds, _SECONDS_PER_X)
         samples = posterior.sample(
             torch.Size((num,)),
@@ -232,7 +266,7 @@ def _rejection(posterior: RejectionPosterior, xs: Tensor) -> Callable:
 
 
 def _amortized_vi(posterior: VIPosterior) -> Callable:
-    def propose(xs: Tensor, num: int, _: float | None) -> Tensor:
+    def propose(xs: Tensor, num: int, _: float | None) -> Any:
         samples = posterior.sample_batched(
             torch.Size((num,)), x=xs, show_progress_bars=False
         )
@@ -245,7 +279,7 @@ def _amortized_vi(posterior: VIPosterior) -> Callable:
 def _single_vi(posterior: VIPosterior, xs: Tensor) -> Callable:
     as_batch = not _is_iid(posterior, xs)
 
-    def propose(x: Tensor, num: int, _: float | None) -> Tensor:
+    def propose(x: Tensor, num: int, _: float | None) -> Any:
         local = copy.deepcopy(posterior)  # the user's own keeps its x
         local.set_default_x(x if as_batch else x[0])
         local.train(
@@ -256,8 +290,10 @@ def _single_vi(posterior: VIPosterior, xs: Tensor) -> Callable:
     return propose
 
 
-def _with_batch(samples: Any, num: int) -> Tensor:
+def _with_batch(samples: Any, num: int) -> Any:
     """Give the draws of one x, ``(num, d)``, an axis for it."""
+    if samples is None:
+        return samples  # what is no array is named later
     samples = torch.as_tensor(samples)
     if samples.ndim == 1 and len(samples) == num:
         return samples.reshape(num, 1, 1)
@@ -270,37 +306,22 @@ def _silent(method: Callable) -> dict[str, bool]:
     return {"show_progress_bars": False} if "show_progress_bars" in known else {}
 
 
-def _x_shape(posterior: Any) -> tuple[int, ...] | None:
-    """Return the shape of one observation that a posterior was trained on."""
-    for owner in (posterior, getattr(posterior, "potential_fn", None)):
-        for name, shape in (
-            ("posterior_estimator", "condition_shape"),
-            ("vector_field_estimator", "condition_shape"),
-            ("likelihood_estimator", "input_shape"),
-            ("ratio_estimator", "condition_shape"),
-        ):
-            known = getattr(getattr(owner, name, None), shape, None)
-            if known is not None:
-                return tuple(known)
-    return None
-
-
 def _is_iid(posterior: Any, xs: Tensor) -> bool:
     """Return whether each x holds several iid trials of what was trained on."""
-    shape = _x_shape(posterior)
+    shape = trained_x_shape(posterior)
     return shape is not None and xs.ndim - 1 == len(shape) + 1
 
 
 def with_x_shape(posterior: Any, xs: Tensor) -> Tensor:
     """Return xs in the shape that a posterior was trained on, if only axes differ."""
-    shape = _x_shape(posterior)
+    shape = trained_x_shape(posterior)
     if shape is None or _is_iid(posterior, xs) or xs[0].numel() != math.prod(shape):
         return xs
     return xs.reshape(len(xs), *shape)
 
 
 def _check_condition(posterior: Any, xs: Tensor) -> None:
-    shape = _x_shape(posterior)
+    shape = trained_x_shape(posterior)
     if shape is None or tuple(xs.shape[1:]) == shape:
         return
     iid = _is_iid(posterior, xs) and tuple(xs.shape[2:]) == shape

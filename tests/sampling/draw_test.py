@@ -7,6 +7,7 @@ from stand_ins import Gaussian, numpy_posterior, sample
 
 from sbi_colt import CoLT, CoLTConfig, Draws, draw
 from sbi_colt.benchmark.posterior_zoo import exhibit, prior
+from sbi_colt.sampling.draw import draw_at_pairs
 
 # What sbi did not make
 
@@ -14,12 +15,12 @@ from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 def test_a_numpy_callable_goes_all_the_way(generator):
     thetas = torch.randn(100, 2, generator=generator)
     xs = thetas + torch.randn(100, 2, generator=generator)
-    samples = sample(numpy_posterior, xs, 50)
+    samples = sample(lambda xs, num: 2 + numpy_posterior(xs, num), xs, 50)
     assert samples.shape == (50, 100, 2)
     train, test = Draws(thetas, xs, samples).split(0.5, seed=0)
     config = CoLTConfig(probes=("mahalanobis",))
     result = CoLT(config, seed=0).fit(train).test(test)
-    assert 0 < result.p_value <= 1
+    assert result.p_value < 0.01
 
 
 def test_an_object_with_sample_only(generator):
@@ -59,6 +60,93 @@ def test_bad_xs_are_named(xs, message):
 def test_a_list_of_xs_is_named():
     with pytest.raises(TypeError, match="xs: expected a torch or NumPy array"):
         sample(numpy_posterior, [torch.zeros(2)], 5)
+
+
+class ReturnsNothing(Gaussian):
+    def sample(self, shape, x):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("posterior", "message"),
+    [
+        (lambda xs, num: None, r"expected draws of shape \(5, 3, d\), got None"),
+        (ReturnsNothing(), r"expected draws of shape \(5, 1, d\), got None"),
+        (lambda xs, num: "draws", r"expected draws of shape \(5, 3, d\), got str"),
+        (
+            lambda xs, num: xs + 1j * torch.randn(num, *xs.shape),
+            "expected real draws, got torch.complex64",
+        ),
+        (lambda xs, num: xs.new_zeros(num, len(xs), 0), ".*with d >= 1"),
+    ],
+)
+def test_what_are_no_draws_is_named(posterior, message):
+    with pytest.raises(ValueError, match=f"posterior: {message}"):
+        sample(posterior, torch.zeros(3, 2), 5)
+
+
+@pytest.mark.parametrize(
+    "posterior",
+    [
+        None,
+        torch.nn.Linear(2, 2),
+        Gaussian,  # the class
+        lambda xs: xs,
+        exhibit("npe-mdn").posterior.posterior_estimator,
+    ],
+    ids=["None", "Linear", "class", "one argument", "estimator"],
+)
+def test_what_is_no_posterior_is_named(posterior):
+    with pytest.raises(TypeError, match="posterior: expected a posterior of sbi"):
+        sample(posterior, torch.zeros(3, 2), 5)
+
+
+def test_a_module_with_the_right_arguments_is_a_posterior():
+    class Own(torch.nn.Module):
+        def forward(self, xs, num):
+            return xs + torch.randn(num, *xs.shape)
+
+    assert sample(Own(), torch.zeros(3, 2), 5).shape == (5, 3, 2)
+
+
+def test_a_device_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="device: .*this machine has no CUDA"):
+        sample(numpy_posterior, torch.zeros(3, 2), 5, device="cuda")
+
+
+# Posteriors that change what they are given
+
+
+class ChangesOne(Gaussian):
+    def sample(self, shape, x):
+        x += 1
+        return super().sample(shape, x - 1)
+
+
+def changes_many(xs, num):
+    xs += 1
+    return xs - 1 + torch.randn(num, *xs.shape)
+
+
+@pytest.mark.parametrize("posterior", [ChangesOne(), changes_many])
+def test_a_posterior_that_changes_its_xs_does_no_harm(posterior, generator):
+    thetas = torch.randn(20, 2, generator=generator)
+    xs = thetas + torch.randn(20, 2, generator=generator)
+    before = xs.clone()
+    draws = draw_at_pairs(posterior, thetas, xs, 400, seed=0, show_progress_bar=False)
+    assert torch.equal(xs, before)
+    assert torch.equal(draws.xs, before)
+    torch.testing.assert_close(draws.samples.mean(dim=0), before, atol=0.25, rtol=0)
+
+
+def test_a_posteriors_own_array_of_draws_is_left_alone():
+    own = torch.randn(500, 3, 2)
+    own[0, 0] = torch.nan
+    before = own.clone()
+    samples = sample(lambda xs, num: own[:num, : len(xs)], torch.zeros(3, 2), 5)
+    assert samples.isfinite().all()
+    torch.testing.assert_close(own, before, equal_nan=True, rtol=0, atol=0)
 
 
 # Order

@@ -1,11 +1,10 @@
-import warnings
+"""Pairs: handed in or simulated, seeds, workers and failures."""
 
-import numpy as np
 import pytest
 import torch
 from torch.distributions import Normal
 
-from sbi_colt.sampling.pairs import SimulationError, simulate_pairs
+from sbi_colt.sampling.pairs import make_pairs, simulate_pairs
 
 PRIOR = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
 
@@ -22,128 +21,6 @@ def torch_batch(thetas):
 def torch_single(theta):
     assert theta.ndim == 1
     return theta[:1] + 0.1 * torch.randn(1)
-
-
-def torch_either(thetas):
-    return thetas[..., :1] + 0.1 * torch.randn(1)
-
-
-def numpy_batch(thetas):
-    return np.asarray(thetas)[:, :1] + 0.1 * np.random.normal(size=(len(thetas), 1))
-
-
-def numpy_single(theta):
-    return np.array([theta[0] + 0.1 * np.random.normal()])
-
-
-def strict_numpy(theta):
-    if not isinstance(theta, np.ndarray):
-        raise TypeError("NumPy only")
-    return theta[..., :1] + 0.1 * np.random.normal(size=(*theta.shape[:-1], 1))
-
-
-def of_length_three(theta):
-    """A function of one θ whose output is as long as the trial batch."""
-    return torch.stack([theta.sum(), theta.prod(), theta.max()])
-
-
-THREE = torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3))
-
-
-@pytest.mark.parametrize(
-    "simulator",
-    [
-        lambda t: torch.eye(3) @ t + 0.1 * torch.randn(3),
-        lambda t: np.array([t[0], t[1], t[2]]) + 0.1 * np.random.normal(size=3),
-        lambda t: torch.stack([t[0], t[1], t[2]]) + 0.1 * torch.randn(3),
-    ],
-)
-def test_functions_of_one_theta_work_when_a_batch_would_fit_too(simulator):
-    thetas, xs = simulate(simulator, prior=THREE)
-    assert xs.shape == (60, 3)
-    assert 0.03 < (thetas - xs).std() < 0.2
-
-
-@pytest.mark.parametrize(
-    "simulator",
-    [
-        lambda t: torch.atleast_2d(t) + 0.1 * torch.randn_like(torch.atleast_2d(t)),
-        lambda t: (t.reshape(-1, 2) + 0.1 * torch.randn(1))[:1],
-    ],
-)
-def test_a_leading_axis_of_one_is_no_part_of_the_data(simulator):
-    assert simulate(simulator)[1].shape == (60, 2)
-
-
-@pytest.mark.parametrize(
-    "simulator", [lambda t: float(t.sum()), lambda t: t.sum(dim=-1)]
-)
-def test_scalar_data_get_an_axis(simulator):
-    assert simulate(simulator)[1].shape == (60, 1)
-
-
-def test_double_precision_is_kept():
-    def offset(thetas):
-        return 1e6 + 1e-3 * thetas.double()
-
-    assert simulate(offset)[1].std() > 1e-4
-
-
-SIMULATORS = [
-    torch_batch,
-    torch_single,
-    torch_either,
-    numpy_batch,
-    numpy_single,
-    strict_numpy,
-]
-
-
-@pytest.mark.parametrize("simulator", SIMULATORS)
-@pytest.mark.usefixtures("unchanged_random_state")
-def test_all_conventions_give_pairs(simulator):
-    thetas, xs = simulate(simulator)
-    assert thetas.shape == (60, 2)
-    assert xs.shape == (60, 1)
-    assert torch.corrcoef(torch.stack([thetas[:, 0], xs[:, 0]]))[0, 1] > 0.95
-    assert (thetas[:, :1] - xs).std() > 0.05  # noise of its own for each pair
-
-
-def test_a_function_of_one_theta_is_not_taken_for_a_batched_one():
-    thetas, xs = simulate(of_length_three)
-    assert xs.shape == (60, 3)
-    torch.testing.assert_close(xs[:, 0], thetas.sum(dim=1))
-
-
-def test_a_batched_function_may_misread_a_single_theta():
-    """It unpacks columns, and takes the numbers of one θ for as many parameters."""
-
-    def series(thetas):
-        mean, scale = thetas.T
-        steps = [mean + scale * torch.randn(len(thetas)) for _ in range(7)]
-        return torch.stack(steps, dim=1)
-
-    thetas, xs = simulate(series)
-    assert xs.shape == (60, 7)
-    assert float((xs.mean(dim=1) - thetas[:, 0]).abs().mean()) < 0.6
-
-
-def test_trials_of_other_forms_warn_of_nothing():
-    """Warnings are errors here; those of the form that is used are the user's."""
-
-    def simulator(thetas):
-        if thetas.ndim == 1:
-            warnings.warn("one θ is not what I expected", stacklevel=2)
-        return thetas + torch.randn_like(thetas)
-
-    simulate(simulator)
-
-
-@pytest.mark.parametrize("simulator", SIMULATORS)
-def test_same_seed_same_pairs(simulator):
-    first, second, other = (simulate(simulator, seed=s) for s in (1, 1, 2))
-    assert torch.equal(first[1], second[1])
-    assert not torch.equal(first[1], other[1])
 
 
 def test_workers_do_not_change_the_pairs():
@@ -193,14 +70,6 @@ def test_failures_are_dropped_counted_and_replaced(simulator, said):
     assert torch.equal(thetas, xs)
 
 
-def test_a_simulator_that_always_fails_is_an_error():
-    def broken(theta):
-        raise RuntimeError("no licence")
-
-    with pytest.raises(SimulationError, match=r"each of 20 trials failed.*no licence"):
-        simulate(broken)
-
-
 def test_data_of_changing_shape_are_named():
     def ragged(theta):
         return torch.zeros(2 + int(theta[0] > 0))
@@ -218,3 +87,28 @@ def test_bad_numbers_are_named(num):
 def test_what_is_no_simulator_is_named():
     with pytest.raises(TypeError, match="simulator: expected a function"):
         simulate(3)
+
+
+# Which pairs
+
+
+def test_pairs_are_handed_in_or_simulated():
+    thetas, xs = torch.zeros(3, 2), torch.ones(3, 2)
+    assert make_pairs(None, None, thetas, xs, 10) == (thetas, xs)
+    made = make_pairs(PRIOR, torch_batch, None, None, 10, seed=0)
+    assert torch.equal(made[1], simulate(torch_batch, 10)[1])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (None, None, None, None),
+        (PRIOR, None, None, None),
+        (None, None, torch.zeros(3, 2), None),
+        (PRIOR, torch_batch, torch.zeros(3, 2), None),
+        (PRIOR, torch_batch, torch.zeros(3, 2), torch.zeros(3, 2)),
+    ],
+)
+def test_half_of_the_pairs_is_named(given):
+    with pytest.raises(ValueError, match="expected either thetas and xs, or prior"):
+        make_pairs(*given, 10)

@@ -9,6 +9,7 @@ from sbi.inference.posteriors import DirectPosterior
 from sbi.utils import BoxUniform
 from stand_ins import Gaussian, numpy_posterior, sample
 
+from sbi_colt import CoLTConfig
 from sbi_colt.benchmark.posterior_zoo import exhibit
 from sbi_colt.sampling.draw import sample_posterior
 from sbi_colt.sampling.pool import SamplingError
@@ -53,7 +54,7 @@ def test_too_many_hopeless_xs_are_an_error():
 
 def test_time_bounds_the_whole_call():
     start = time.monotonic()
-    with pytest.raises(SamplingError, match="could not be sampled"):
+    with pytest.raises(SamplingError, match="0 of 10 xs were completed"):
         sample(
             leaky(),
             torch.full((10, 2), 30.0),
@@ -64,17 +65,99 @@ def test_time_bounds_the_whole_call():
     assert time.monotonic() - start < 20
 
 
-def test_time_bounds_samplers_that_see_one_x_at_a_time():
-    with pytest.warns(UserWarning, match="could not be sampled"):
-        samples = sample(
-            Gaussian(seconds=0.2),
-            torch.zeros(30, 2),
-            5,
-            max_sampling_time=2,
-            max_lost=0.99,
+class Slow:
+    """N(x, I) in blocks of two xs, each of which takes a while."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __call__(self, xs, num):
+        time.sleep(self.seconds)
+        return xs + torch.randn(num, *xs.shape)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.filterwarnings("ignore:max_sampling_time. 400 xs:UserWarning")
+def test_what_is_complete_when_time_runs_out_is_kept(batched):
+    num = 2**15 if batched else 5
+    xs = torch.zeros(400, 1)
+    posterior = Slow(0.02) if batched else Gaussian(seconds=0.02)
+    with pytest.warns(
+        UserWarning, match=r"of 400 xs were completed.*All of them would"
+    ):
+        result = sample_posterior(
+            posterior, xs, num, seed=0, max_sampling_time=2.0, show_progress_bar=False
         )
-    done = samples.isfinite().all(dim=(0, 2))
-    assert 0 < done.sum() < 30
+    complete = int(result.mask.sum())
+    assert 20 <= complete < 400
+    assert result.mask[:complete].all()  # lost by position alone
+    assert not result.given_up.any()
+    assert result.samples[:, :complete].isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:max_sampling_time. 200 xs:UserWarning")
+def test_fewer_than_twenty_complete_xs_are_an_error_that_carries_them():
+    with pytest.raises(SamplingError, match="at least 20 are needed") as caught:
+        sample(
+            Gaussian(seconds=0.1),
+            torch.zeros(200, 2),
+            5,
+            max_sampling_time=0.5,
+        )
+    assert "leak" not in str(caught.value)
+    assert 1 <= caught.value.partial.mask.sum() < 20
+
+
+def test_leaking_xs_are_completed_before_the_next_block_is_begun(monkeypatch):
+    """Time runs out after a few blocks: every x that was reached is complete."""
+    posterior = leaky()
+    original = DirectPosterior.sample_batched
+
+    def slow(self, shape, x, **options):
+        time.sleep(0.02)
+        return original(self, shape, x, **options)
+
+    monkeypatch.setattr(DirectPosterior, "sample_batched", slow)
+    monkeypatch.setattr("sbi_colt.sampling.posteriors.BLOCK_DRAWS", 2000)
+    with pytest.warns(UserWarning, match="max_sampling_time"):
+        result = sample_posterior(
+            posterior,
+            torch.full((600, 2), 0.5),
+            200,
+            seed=0,
+            max_sampling_time=1.5,
+            show_progress_bar=False,
+        )
+    complete = int(result.mask.sum())
+    reached = int(result.acceptance.isfinite().sum())
+    assert 20 <= complete < 600
+    assert reached - complete <= 10  # no more than the last block
+
+
+def test_run_colt_tests_what_was_complete_in_time(generator):
+    from sbi_colt import run_colt
+
+    thetas = torch.randn(200, 2, generator=generator)
+    xs = thetas + torch.randn(200, 2, generator=generator)
+    with pytest.warns(UserWarning, match="max_sampling_time") as caught:
+        result = run_colt(
+            thetas,
+            xs,
+            Gaussian(seconds=0.02),
+            9,
+            seed=0,
+            show_progress_bar=False,
+            config=CoLTConfig(probes=("mahalanobis",)),
+            max_sampling_time=1.5,
+        )
+    complete = int(result.mask.sum())
+    assert 20 <= complete < 200
+    assert result.mask[:complete].all()
+    # Once beforehand and once afterwards; both name this file.
+    said = [str(warning.message) for warning in caught]
+    assert "200 xs × 9 draws will take about" in said[0]
+    assert f"{complete} of 200 xs were completed" in said[1]
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_no_time_at_all_is_an_error():
@@ -128,6 +211,16 @@ def test_draws_that_are_not_finite_are_drawn_again_or_reported():
     with pytest.warns(UserWarning, match="1 of 20 xs could not be sampled"):
         samples = sample(always, xs, 50)
     assert samples[:, 4].isnan().all()
+
+
+def test_advice_about_leakage_is_for_samplers_that_can_leak():
+    def broken(xs, num):
+        return torch.full((num, *xs.shape), torch.nan)
+
+    with pytest.raises(SamplingError, match="10 of 10 xs.*not finite") as caught:
+        sample(broken, torch.zeros(10, 2), 50)
+    assert "leak" not in str(caught.value)
+    assert "support" not in str(caught.value)
 
 
 def test_an_error_carries_what_was_drawn():

@@ -1,6 +1,7 @@
 """Every kind of posterior that sbi can train, sampled through the adapter."""
 
 import time
+import warnings
 
 import pytest
 import torch
@@ -17,7 +18,6 @@ from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
 
 from sbi_colt import draw_posterior_samples
 from sbi_colt.benchmark.posterior_zoo import ZOO, closed_form, exhibit
-from sbi_colt.sampling.pool import SamplingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:nflows.*")
 
@@ -188,18 +188,22 @@ def test_the_users_posterior_is_left_as_it_was(generator):
 @pytest.mark.parametrize("name", ["npse, sde", "nre, vectorised slice"])
 def test_time_bounds_costly_samplers(name, generator):
     """It may run over by a block, a few seconds; all of it would take minutes."""
-    start = time.monotonic()
     xs = exhibit(name).observe(1500, generator)
-    with pytest.raises(SamplingError, match="could not be sampled"):
-        draw_posterior_samples(
+    start = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "max_sampling_time")
+        samples = draw_posterior_samples(
             exhibit(name).posterior,
             xs,
             500,
             seed=0,
-            max_sampling_time=3,
+            max_sampling_time=20,
             show_progress_bar=False,
         )
-    assert time.monotonic() - start < 100
+    assert time.monotonic() - start < 60  # on a busy machine
+    complete = samples.isfinite().all(dim=(0, 2))
+    assert 20 <= complete.sum() < 1500
+    assert complete[: int(complete.sum())].all()
 
 
 @pytest.mark.slow
