@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from sbi_colt.diagnose import check_options, diagnose_draws, prepare_pairs
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import resolve_seed
 from sbi_colt.report.comparison import ComparisonReport
+from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.draw import draw_at_pairs
 from sbi_colt.stats.paired import closer_p_value
@@ -112,6 +112,44 @@ def compare(
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
     )
+    draws, seconds = _draw_for_each(
+        posteriors,
+        thetas,
+        xs,
+        num_posterior_samples,
+        checkpoint,
+        seed=seed,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+        device=device,
+        **sampling,
+    )
+    reports = {
+        name: diagnose_draws(
+            own,
+            methods=methods,
+            config=config,
+            level=level,
+            parameter_names=parameter_names,
+            seed=seed,
+            device=device,
+            show_progress_bar=show_progress_bar,
+            seconds={"sampling": seconds[name]},
+        )
+        for name, own in draws.items()
+    }
+    return _rank(reports, level)
+
+
+def _draw_for_each(
+    posteriors: Mapping[str, Any],
+    thetas: Any,
+    xs: Any,
+    num_posterior_samples: int,
+    checkpoint: str | os.PathLike | None,
+    **options: Any,
+) -> tuple[dict[str, Draws], dict[str, float]]:
+    """Return draws of each posterior at the pairs that all have, and the seconds."""
     draws: dict[str, Draws] = {}
     seconds: dict[str, float] = {}
     for number, (name, posterior) in enumerate(posteriors.items()):
@@ -121,35 +159,22 @@ def compare(
             thetas,
             xs,
             num_posterior_samples,
-            seed=seed,
-            num_workers=num_workers,
-            show_progress_bar=show_progress_bar,
-            device=device,
             checkpoint=None if checkpoint is None else Path(checkpoint) / str(number),
-            **sampling,
+            **options,
         )
         seconds[name] = time.perf_counter() - start
     shared = torch.stack([own.mask for own in draws.values()]).all(dim=0)
-    reports = {}
-    for name, own in draws.items():
-        report = diagnose_draws(
-            own.select(shared[own.index]),
-            methods=methods,
-            config=config,
-            level=level,
-            parameter_names=parameter_names,
-            seed=seed,
-            device=device,
-            show_progress_bar=show_progress_bar,
-        )
-        spent = {"sampling": seconds[name], **report.cost.seconds}
-        reports[name] = replace(report, cost=replace(report.cost, seconds=spent))
-    ranked = sorted(reports, key=lambda name: reports[name].colt.distance)
+    return {name: own.select(shared[own.index]) for name, own in draws.items()}, seconds
+
+
+def _rank(reports: Mapping[str, DiagnosticReport], level: float) -> ComparisonReport:
+    """Return the comparison, with the smallest distance first."""
+    colts = {name: report["colt"] for name, report in reports.items()}
+    ranked = sorted(colts, key=lambda name: colts[name].distance)
     return ComparisonReport(
         reports={name: reports[name] for name in ranked},
         closer={
-            (a, b): _closer(reports[a].colt, reports[b].colt)
-            for a, b in permutations(ranked, 2)
+            (a, b): _closer(colts[a], colts[b]) for a, b in permutations(ranked, 2)
         },
         level=level,
     )

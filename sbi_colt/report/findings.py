@@ -54,11 +54,10 @@ import torch
 from scipy.stats import binom, kstest, norm
 from torch import Tensor
 
-from sbi_colt.baselines import coverage, sbc
 from sbi_colt.draws import Draws
-from sbi_colt.probes.coordinates import Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.report.trends import Trend, correlate, feature_index, features, folded
+from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.stats.redraw import redrawn_p_value
 
@@ -106,6 +105,7 @@ class Finding:
 
 def find(
     draws: Draws,
+    truths: Truths,
     colt: CoLTResult | None,
     level: float,
     seed: int,
@@ -115,6 +115,7 @@ def find(
 
     Args:
         draws: All pairs.
+        truths: Where their true parameters stand in the bags.
         colt: CoLT's result, where there is one.
         level: Family-wise level.
         seed: Seed.
@@ -123,13 +124,13 @@ def find(
     if draws.num_posterior_samples < _MIN_DRAWS:
         return ()
     generator = generator_from(seed, "findings", digest(draws.thetas, draws.xs))
-    evidence = _Errors.of(draws, seed, generator)
+    evidence = _Errors.of(draws, generator)
     candidates = [
-        *_shifts(evidence),
+        *_shifts(evidence, truths.marginal),
         _x_error(evidence, draws.xs),
         *_spreads(evidence, generator),
         *_correlation(evidence),
-        _missing(evidence),
+        _missing(truths),
     ]
     # Bonferroni's adjustment over the kinds, and within a kind over its candidates.
     number = Counter(candidate.kind for candidate, _ in candidates)
@@ -175,31 +176,20 @@ def _consistent(found: list[Finding], dim: int, width_follows_x: bool) -> list[F
 
 @dataclass(frozen=True)
 class _Errors:
-    """What the rules look at: ranks of truths, and standardised errors of all."""
+    """What the rules look at beside ranks: standardised errors of all members."""
 
-    coverage: Tensor  # (N,), ranks
-    marginal: Tensor  # (N, d), ranks
-    distances: Tensor  # (N, K + 1), Mahalanobis, of the members
     errors: Tensor  # (N, K + 1, d), of the members
     truth: Tensor  # (N,), which member is the truth
     is_constant: bool  # whether q hardly differs between xs
 
     @classmethod
-    def of(cls, draws: Draws, seed: int, generator: torch.Generator) -> _Errors:
+    def of(cls, draws: Draws, generator: torch.Generator) -> _Errors:
         members, truth = draws.bags(generator)
-        scales = Scales.of(draws.thetas, draws.xs, draws.samples)
-        points = make_frame(members, "bag", scales).to_points(members)
         members = members.double()
         size = members.shape[1]
         mean = members.mean(dim=1, keepdim=True)
         deviation = members.std(dim=1, keepdim=True).clamp_min(1e-300)
-        central, single = coverage(draws, seed=seed).ranks, sbc(draws, seed=seed).ranks
-        assert central is not None
-        assert single is not None
         return cls(
-            central,
-            single,
-            points.norm(dim=-1),
             _externally_studentised((members - mean) / deviation),
             truth,
             _is_constant(mean.squeeze(1), deviation.squeeze(1), size),
@@ -284,9 +274,9 @@ def _spreads(
     return [*findings, (Finding("tails", _sign(tails), p_value, size=tails), True)]
 
 
-def _shifts(evidence: _Errors) -> list[tuple[Finding, bool]]:
-    n = len(evidence.marginal)
-    means = (evidence.marginal.mean(dim=0) - 0.5).tolist()
+def _shifts(evidence: _Errors, ranks: Tensor) -> list[tuple[Finding, bool]]:
+    n = len(ranks)
+    means = (ranks.mean(dim=0) - 0.5).tolist()
     scores = [_z_score(column) for column in evidence.of_truth.T]
     # Truths above the draws, large ranks: q is too low.
     return [
@@ -319,17 +309,13 @@ def _correlation(evidence: _Errors) -> list[tuple[Finding, bool]]:
     return [(Finding("correlation", -_sign(score), p_value, first, second, size), True)]
 
 
-def _missing(evidence: _Errors) -> tuple[Finding, bool]:
-    far = evidence.coverage > _FAR
-    rows = torch.arange(len(far), device=evidence.truth.device)
-    own = evidence.distances[rows, evidence.truth].cpu()
-    others = evidence.distances.clone()
-    others[rows, evidence.truth] = 0
-    beyond = own > 1.5 * others.amax(dim=1).cpu()
+def _missing(truths: Truths) -> tuple[Finding, bool]:
+    ranks = truths.central
+    far = ranks > _FAR
     share = float(far.double().mean())
-    near = evidence.coverage[evidence.coverage <= 0.9] / 0.9
+    near = ranks[ranks <= 0.9] / 0.9
     uniform = len(near) > 0 and kstest(near.numpy(), "uniform").pvalue > 0.05
-    apart = bool(far.any()) and float(beyond[far].double().mean()) > 0.5
+    apart = bool(far.any()) and float(truths.far_away[far].double().mean()) > 0.5
     p_value = float(binom.sf(int(far.sum()) - 1, len(far), 1 - _FAR))
     finding = Finding("missing_mass", -1, p_value, size=share - (1 - _FAR))
     return finding, share >= 0.1 and bool(uniform) and apart

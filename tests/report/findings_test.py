@@ -5,10 +5,15 @@ from sbi_colt import CoLT, CoLTConfig, Draws
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.report.findings import find
 from sbi_colt.report.trends import find_trend
+from sbi_colt.report.truths import Truths
 
 
-def kinds(draws, **options):
-    found = find(draws, None, 0.05, seed=0, **options)
+def found_in(draws, colt=None, trend=None):
+    return find(draws, Truths.of(draws, 0), colt, 0.05, 0, trend)
+
+
+def kinds(draws):
+    found = found_in(draws)
     return [(f.kind, f.sign, f.parameter) for f in found]
 
 
@@ -77,7 +82,7 @@ def test_an_error_that_changes_with_x_is_named(generator):
     wrong[:, 2] += 0.6 * xs[:, 0]
     (finding, *_) = [
         f
-        for f in find(Draws(xs + members[0], xs, wrong + members[1:]), None, 0.05, 0)
+        for f in found_in(Draws(xs + members[0], xs, wrong + members[1:]))
         if f.kind == "x_error"
     ]
     assert (finding.parameter, finding.feature, finding.sign) == (2, 0, -1)
@@ -193,7 +198,7 @@ def test_a_width_that_changes_with_x_is_not_called_tails(generator):
     noise = torch.randn(101, 1000, 1, generator=generator)
     width = torch.where(xs < 0, 1.8, 1 / 1.8)
     draws = Draws(xs + noise[0], xs, xs + width * noise[1:])
-    found = find(draws, None, 0.05, 0, find_trend(draws, 0))
+    found = found_in(draws, None, find_trend(draws, 0))
     assert "tails" not in {finding.kind for finding in found}
 
 
@@ -259,5 +264,5 @@ def test_x_that_says_nothing_may_be_ignored(generator):
         result = CoLT(CoLTConfig(max_epochs=2), seed=0)
         train, test = draws.split(0.5, seed=0)
         colt = result.fit(train, show_progress_bar=False).test(test)
-        found = find(draws, colt, 0.05, 0, find_trend(draws, 0))
+        found = found_in(draws, colt, find_trend(draws, 0))
         assert "ignores_x" not in {finding.kind for finding in found}
