@@ -332,8 +332,7 @@ def _resolve(methods: Sequence[str | Callable]) -> dict[str, _Method]:
                 f"methods: {name!r} occurs twice; name functions, as in "
                 'methods=(("first", f), ("second", g)).'
             )
-        own = function is not None
-        runs[name] = _own_method(name, function) if own else _METHODS[name]
+        runs[name] = _METHODS[name] if function is None else _own_method(name, function)
     if not runs:
         raise ValueError(f"methods: expected at least one of {', '.join(METHODS)}.")
     return runs

@@ -8,7 +8,6 @@ import torch
 
 from sbi_colt import CoLT, CoLTConfig, Draws, TestResult, compare
 from sbi_colt.benchmark.tasks.zoo import exhibit, prior
-from sbi_colt.report.figures import plot_comparison
 from sbi_colt.stats.paired import closer_p_value
 
 QUICK = CoLTConfig(max_epochs=20, num_redraws=199)
@@ -183,13 +182,16 @@ def test_the_comparison_is_ready_for_json_and_escapes_names(generator, tmp_path)
     assert page.count("data:image/png;base64,") == 1
 
 
-def test_the_plot_shows_each_posterior(three):
-    _, ax = plt.subplots()
+def test_the_plot_shows_each_posterior(three, tmp_path):
+    figure, ax = plt.subplots()
+    before = plt.get_fignums()
     assert three.plot(ax) is ax
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == list(three)
-    assert plot_comparison({"a": (0.1, 0.0, 0.2, False)}) is not ax
-    plt.close("all")
+    assert three.plot() is not ax
+    three.to_html(tmp_path / "page.html")
+    assert plt.get_fignums() == before
+    plt.close(figure)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,18 @@ from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.stats.redraw import redrawn_p_value
 
-__all__ = ["Finding", "find"]
+__all__ = ["KINDS", "Finding", "find"]
+
+KINDS = (
+    "width",
+    "tails",
+    "shift",
+    "correlation",
+    "x_error",
+    "ignores_x",
+    "missing_mass",
+    "spurious_mass",
+)
 
 # Share of the variance of q's draws between xs, and variance of their spreads'
 # logarithms, below which q ignores x.

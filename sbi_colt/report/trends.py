@@ -14,7 +14,17 @@ from sbi_colt.randomness import digest, generator_from
 from sbi_colt.stats.ranks import bag_ranks
 from sbi_colt.stats.redraw import redrawn_p_value, take_members
 
-__all__ = ["Trend", "correlate", "feature_index", "features", "find_trend", "folded"]
+__all__ = [
+    "TREND_KINDS",
+    "Trend",
+    "correlate",
+    "feature_index",
+    "features",
+    "find_trend",
+    "folded",
+]
+
+TREND_KINDS = ("central", "below")
 
 # Features of x that are looked at; more are thinned out evenly.
 _MAX_FEATURES = 50
