@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from sbi_colt.config import CoLTConfig
 from sbi_colt.diagnose import check_options, diagnose_draws, prepare_pairs
@@ -20,7 +19,7 @@ from sbi_colt.report.comparison import ComparisonReport
 from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.draw import draw_at_pairs
-from sbi_colt.stats.paired import closer_p_value
+from sbi_colt.stats.paired import Regions, closer_p_value
 
 __all__ = ["compare"]
 
@@ -47,8 +46,11 @@ def compare(
 ) -> ComparisonReport:
     """Test several posteriors on the same simulations, with the same seeds.
 
-    They are ranked by D = max_p sup_u |F_p(u) − u|, the largest deviation of the ranks'
-    distribution functions that the probes found for each (`CoLTResult.distance`).
+    They are ranked by their distances D = max_p sup_u |F_p(u) − u|
+    (`CoLTResult.distance`): the largest difference, over all regions that the probes
+    looked at, between the share of true parameters and the share of posterior draws in
+    the region. Whether one posterior is closer than another is tested at regions that
+    were fixed before the test pairs were seen (`sbi_colt.stats.paired`).
 
     Args:
         posteriors: Posteriors by name, at least two, as in `diagnose`.
@@ -71,9 +73,10 @@ def compare(
         **sampling: Further options of `draw_posterior_samples`.
 
     Returns:
-        The comparison; print it. A pair that one posterior could not be sampled at is
-        left out for all. Null hypothesis of "a is closer than b": a's largest deviation
-        is no smaller than b's; its p-value is asymptotic, unlike those of the methods.
+        The comparison; print it. A pair is left out for all posteriors if one of them
+        could not be sampled there. Null hypothesis of "a is closer than b": a deviates
+        in one of its regions by at least as much as b does in the worst region that
+        training chose for b. Its p-value is asymptotic, unlike those of the methods.
 
     Example:
         >>> from torch.distributions import MultivariateNormal
@@ -182,12 +185,15 @@ def _rank(reports: Mapping[str, DiagnosticReport], level: float) -> ComparisonRe
 
 def _closer(first: CoLTResult, second: CoLTResult) -> float:
     assert torch.equal(first.index, second.index)  # the same test pairs, in order
-    balls = [(probe.level, probe.sign) for probe in second.probes]
-    return closer_p_value(_ranks(first), _ranks(second), balls)
+    return closer_p_value(_regions(first), _regions(second))
 
 
-def _ranks(result: CoLTResult) -> Tensor:
-    return torch.stack([probe.ranks for probe in result.probes])  # (P, n)
+def _regions(result: CoLTResult) -> Regions:
+    return Regions(
+        torch.stack([probe.ranks for probe in result.probes]),
+        [probe.level for probe in result.probes],
+        [probe.sign for probe in result.probes],
+    )
 
 
 def _check_posteriors(posteriors: Any) -> None:

@@ -22,15 +22,18 @@ __all__ = ["ComparisonReport"]
 
 @dataclass(frozen=True, eq=False)
 class ComparisonReport:
-    """What the diagnostics say of several posteriors, on the same pairs.
+    """What the methods say about several posteriors, on the same pairs.
 
     ``comparison["npe"]`` is the `DiagnosticReport` of one of them.
 
     Args:
-        reports: Report of each posterior by its name, the closest first.
-        closer: For each ordered pair of names, the p-value of "the first is closer":
-            null hypothesis, that its largest deviation is no smaller than the second's
-            (`sbi_colt.stats.paired.closer_p_value`). Sample size: the test pairs.
+        reports: Report of each posterior by its name, the smallest distance first.
+        closer: For each ordered pair of names, the p-value of "the first is closer"
+            (`sbi_colt.stats.paired.closer_p_value`). Null hypothesis: the first
+            posterior deviates, in one of its probes' regions, by at least as much as
+            the second does in the worst region that training chose for it. Sample
+            size: the test pairs. ``adjusted`` has Holm's adjusted p-values over all
+            ordered pairs of names.
         level: Level of every verdict.
 
     Example:

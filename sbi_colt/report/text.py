@@ -382,10 +382,10 @@ def comparison_notes(comparison: ComparisonReport) -> Iterator[str]:
         "found does not count, so look at the other methods too."
     )
     yield (
-        '"a is closer than b" compares regions that were fixed on the training pairs, '
-        "one for each probe: even the region in which a is off most is off by less "
-        "than one of b's. The p-value is that of paired t-tests on the test pairs, "
-        "adjusted for the number of comparisons."
+        '"a is closer than b" means: in none of the regions of its probes is a off by '
+        "as much as b is in the worst region that was chosen for b on the training "
+        "pairs. The p-value is that of paired t-tests on the test pairs, adjusted for "
+        "the number of comparisons."
     )
     yield (
         "Each verdict is about one posterior, at the "
