@@ -275,7 +275,7 @@ def _explain(
     """Return what is wrong, and how the error changes with x."""
     colt = results.get("colt")
     truths = Truths.of(draws, seed, results)
-    trend = find_trend(draws, seed)
+    trend = find_trend(truths, draws.xs, seed)
     findings = find(
         draws,
         truths,

@@ -1,23 +1,29 @@
 r"""What is wrong, and at which x: rules from ranks and errors to findings.
 
-Each rule is a test with a p-value under the null hypothesis q = p; Bonferroni's
-adjustment over the kinds of finding, and within a kind over parameters, controls the
-chance of any false one. Errors t_j are those of
-parameter j, standardised by the mean and spread of the *other* members of the bag, so
-that a truth far out does not hide itself. Ranks and moments can deviate for several
-reasons, so a rule speaks only where a second look agrees, and the rules for widths,
-tails and correlations look at errors about their own mean: a shift is none of them.
+Each rule is a test with a p-value under the null hypothesis q = p, with Bonferroni's
+adjustment over the kinds of finding, and within a kind over parameters. The p-values
+are approximate: normal approximations of means over pairs. Measured on Gaussian
+parameters with Gaussian, lognormal and Cauchy xs and 100 pairs, false findings were at
+most at the level of 0.05; Cauchy parameters and posteriors that are clamped at an edge
+raised them to about 0.1. Findings are shown only beside a verdict that rejects.
+
+Errors t_j are those of parameter j, standardised by the mean and spread of the *other*
+members of the bag, so that a truth far out does not hide itself. Ranks and moments can
+deviate for several reasons, so a rule fires only where a second statistic agrees. The
+rules for widths, tails and correlations subtract the mean error first, so that a shift
+does not fire them.
 
 ``shift``
     :math:`z_j = (\bar U_j - 1/2) \sqrt{12 n}` of the SBC ranks of each parameter,
     where the mean of t_j agrees.
 ``x_error``
-    The largest correlation of a parameter's errors with a feature of x or with the
-    feature's distance from its median (Bonferroni's adjustment). A mean error that
+    The largest correlation of a parameter's SBC ranks with the ranks of a feature of x
+    or with the distances of these ranks from their middle (Bonferroni's adjustment;
+    ranks are bounded, so that no few pairs decide it). A mean error that
     changes with x looks like a wrong spread, so beside it nothing is called too narrow,
     and neither tails nor correlations are named. Where q's means and spreads hardly
-    differ between xs, q ``ignores_x``; so it does if no rule speaks and a trend over x
-    was found.
+    differ between xs, q ``ignores_x``. It is also reported if no rule fires but the
+    error changes with x.
 ``width``
     :math:`\log E t_j^2` against that of the draws, where :math:`\log E|t_j|` agrees;
     for each parameter, and for their mean over all. All parameters together are named
@@ -26,8 +32,8 @@ tails and correlations look at errors about their own mean: a shift is none of t
     The ratio of the median of :math:`|t_j|` to its mean, which no width changes, by
     its logarithm and averaged over parameters. Where the truths' is smaller than the
     draws', they are mostly nearer and sometimes much farther: q's tails are too light.
-    Not said where the width changes with x, which looks the same. (Geary's (1935) ratio
-    of moments cannot be re-drawn from bags whose own tails are heavy.)
+    Not reported where the width changes with x, which looks the same. (Geary's (1935)
+    ratio of moments cannot be re-drawn from bags whose own tails are heavy.)
 ``correlation``
     The mean of t_i t_j, each by its root mean square, against that of the draws, for
     the pair of parameters that differs most (Bonferroni's adjustment over pairs).
@@ -37,7 +43,7 @@ tails and correlations look at errors about their own mean: a shift is none of t
     matter of width, so neither width nor tails are named.
 
 The null distributions of widths and tails come from re-drawing which member of each bag
-plays the truth; those of widths through their mean and spread. If no rule speaks
+plays the truth; those of widths through their mean and spread. If no rule fires
 although CoLT rejects, the worst ball itself is the finding: ``missing_mass`` where p
 has at least twice the mass of q in it, ``spurious_mass`` where q has at least twice
 that of p.
@@ -56,7 +62,7 @@ from torch import Tensor
 
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import digest, generator_from
-from sbi_colt.report.trends import Trend, correlate, feature_index, features, folded
+from sbi_colt.report.trends import Trend, correlate, feature_index, features
 from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.stats.redraw import redrawn_p_value
@@ -98,7 +104,7 @@ class Finding:
         kind: ``"width"``, ``"tails"``, ``"shift"``, ``"correlation"``, ``"x_error"``,
             ``"ignores_x"``, ``"missing_mass"`` or ``"spurious_mass"``.
         sign: +1 for too wide, too heavy or too high; −1 for the opposite.
-        p_value: p-value, adjusted over all rules.
+        p_value: Approximate p-value under q = p, adjusted for the number of rules.
         parameter: Index of the parameter, where it is about one.
         feature: Index of the feature of x, where it is about one; that of the second
             parameter of a correlation.
@@ -128,7 +134,7 @@ def find(
         draws: All pairs.
         truths: Where their true parameters stand in the bags.
         colt: CoLT's result, where there is one.
-        level: Family-wise level.
+        level: Level of the adjusted p-values.
         seed: Seed.
         trend: How the error changes with x, where that is known.
     """
@@ -138,7 +144,7 @@ def find(
     evidence = _Errors.of(draws, generator)
     candidates = [
         *_shifts(evidence, truths.marginal),
-        _x_error(evidence, draws.xs),
+        _x_error(truths.marginal, draws.xs),
         *_spreads(evidence, generator),
         *_correlation(evidence),
         _missing(truths),
@@ -332,9 +338,9 @@ def _missing(truths: Truths) -> tuple[Finding, bool]:
     return finding, share >= 0.1 and bool(uniform) and apart
 
 
-def _x_error(evidence: _Errors, xs: Tensor) -> tuple[Finding, bool]:
-    columns = folded(features(xs))
-    observed = correlate(evidence.of_truth.T, columns)  # (d, F)
+def _x_error(ranks: Tensor, xs: Tensor) -> tuple[Finding, bool]:
+    columns = features(xs)
+    observed = correlate(ranks.T, columns)  # (d, 2 F)
     parameter, feature = divmod(int(observed.abs().argmax()), observed.shape[1])
     largest = float(observed[parameter, feature])
     p_value = min(1.0, observed.numel() * _two_sided(largest, len(xs)))
