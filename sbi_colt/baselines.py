@@ -43,7 +43,16 @@ from sbi_colt.stats.ranks import RankTable, randomized_ranks
 from sbi_colt.stats.redraw import combined_p_value
 from sbi_colt.stats.uniformity import ks_p_value, ks_statistic, largest_ks
 
-__all__ = ["C2ST", "c2st", "coverage", "sbc", "tarp"]
+__all__ = [
+    "C2ST",
+    "c2st",
+    "coverage",
+    "coverage_ranks",
+    "mahalanobis_distances",
+    "sbc",
+    "sbc_ranks",
+    "tarp",
+]
 
 
 def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> TestResult:
@@ -74,8 +83,7 @@ def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> Tes
         [False, True]
     """
     generator = _generator(draws, seed, "sbc")
-    truth = draws.place_truths(generator)
-    table = RankTable.of(draws.bags(truth).unbind(dim=-1), generator)
+    table, truth = _sbc_table(draws, generator)
     ranks = table.take(truth)  # (d, N)
     statistics = ks_statistic(ranks)
     p_values = [ks_p_value(float(s), len(draws)) for s in statistics]
@@ -90,6 +98,18 @@ def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> Tes
             "adjusted_p_values": holm(p_values),
         },
     )
+
+
+def sbc_ranks(draws: Draws, *, seed: int | None = None) -> Tensor:
+    """Return the ranks of `sbc` alone, with shape ``(N, d)``: the same for a seed."""
+    table, truth = _sbc_table(draws, _generator(draws, seed, "sbc"))
+    return table.take(truth).T.cpu()
+
+
+def _sbc_table(draws: Draws, generator: torch.Generator) -> tuple[RankTable, Tensor]:
+    """Return the ranks of all members by each parameter, and which is the truth."""
+    truth = draws.place_truths(generator)
+    return RankTable.of(draws.bags(truth).unbind(dim=-1), generator), truth
 
 
 def tarp(
@@ -131,7 +151,8 @@ def tarp(
             )
         points = (points - low) / size
     distances = ((members - low) / size - points).norm(dim=-1)  # (S + 1, N)
-    return _single_probe("tarp", distances, generator)
+    ranks = randomized_ranks(distances[0], distances[1:], generator)
+    return _single_probe("tarp", ranks)
 
 
 def coverage(draws: Draws, *, seed: int | None = None) -> TestResult:
@@ -152,17 +173,30 @@ def coverage(draws: Draws, *, seed: int | None = None) -> TestResult:
         >>> result.p_value < 0.001, bool(result.ranks.mean() < 0.3)
         (True, True)
     """
-    generator = _generator(draws, seed, "coverage")
+    distances = mahalanobis_distances(draws)
+    return _single_probe("coverage", coverage_ranks(draws, distances, seed=seed))
+
+
+def mahalanobis_distances(draws: Draws) -> Tensor:
+    """Return distances of all members from their bag's mean, ``(S + 1, N)``.
+
+    The truth comes first. Mean and covariance are those of the pooled bag.
+    """
     members = torch.cat([draws.thetas.unsqueeze(0), draws.samples]).transpose(0, 1)
     scales = Scales.of(draws.thetas, draws.xs, draws.samples)
     points = make_frame(members, "bag", scales).to_points(members)  # (N, S + 1, d)
-    return _single_probe("coverage", points.norm(dim=-1).T, generator)
+    return points.norm(dim=-1).T
 
 
-def _single_probe(
-    name: str, distances: Tensor, generator: torch.Generator
-) -> TestResult:
-    ranks = randomized_ranks(distances[0], distances[1:], generator)
+def coverage_ranks(
+    draws: Draws, distances: Tensor, *, seed: int | None = None
+) -> Tensor:
+    """Return the ranks of `coverage` from `mahalanobis_distances`, ``(N,)``."""
+    generator = _generator(draws, seed, "coverage")
+    return randomized_ranks(distances[0], distances[1:], generator)
+
+
+def _single_probe(name: str, ranks: Tensor) -> TestResult:
     statistic = float(ks_statistic(ranks))
     return TestResult(name, ks_p_value(statistic, len(ranks)), statistic, ranks.cpu())
 

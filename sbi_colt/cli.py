@@ -1,7 +1,8 @@
 """The command line: ``sbi-colt demo``, ``sbi-colt report``, ``sbi-colt benchmark``.
 
-Exit codes of ``report``: 0 where nothing is rejected, 1 where something is, 2 for bad
-input, so that it can guard a pipeline.
+Exit codes of ``report``: 0 if no method rejects the posterior, 1 if one does, 2 for an
+error, so that a script can rely on it. An error is one line; ``--debug`` shows where it
+came from.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sbi_colt.benchmark.commands import add_benchmarks
 from sbi_colt.diagnose import METHODS, diagnose_draws
 from sbi_colt.draws import Draws
+from sbi_colt.report.html import write_text
 
 __all__ = ["main"]
 
@@ -34,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except Exception as error:  # 1 would mean that a posterior is rejected
+        if options.debug:
+            raise
         print(f"{parser.prog}: error: {error or type(error).__name__}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -45,53 +50,87 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sbi-colt",
         description="Check neural posteriors with CoLT, the conditional localization "
-        "test, beside SBC, TARP and C2ST: exact p-values, a certified distance, and "
-        "where it is wrong.",
+        "test, beside SBC, TARP and C2ST. The report has exact p-values, a certified "
+        "distance from the true posterior, and what is wrong and where.",
+    )
+    debug = argparse.ArgumentParser(add_help=False)
+    debug.add_argument(
+        "--debug",
+        action="store_true",
+        default=argparse.SUPPRESS,  # so that it may stand before or after the command
+        help="show the whole traceback of an error",
+    )
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        help="show the whole traceback of an error",
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_demo(commands, debug)
+    _add_report(commands, debug)
+    add_benchmarks(commands)
+    return parser
 
+
+def _add_demo(commands: Any, debug: argparse.ArgumentParser) -> None:
     demo = commands.add_parser(
         "demo",
+        parents=[debug],
         help="train two posteriors with sbi and show both reports",
         description="Train an NPE with sbi on a small problem, once properly and once "
-        "without letting it see x; print both reports side by side and write them as "
-        "HTML. Half a minute on two cores.",
+        "on shuffled data, so that it cannot learn from x. Print both reports side by "
+        "side and write them as HTML pages. Takes half a minute on two cores.",
     )
-    demo.add_argument("--quick", action="store_true", help="less of everything")
-    demo.add_argument("--seed", type=_seed, default=0, help="seed (default: 0)")
-    demo.add_argument("--quiet", action="store_true", help="no progress bars")
+    demo.add_argument(
+        "--quick", action="store_true", help="fewer simulations, pairs and draws"
+    )
+    _add_common(demo)
     demo.add_argument(
         "--out",
         type=Path,
         default=Path(),
         metavar="FOLDER",
-        help="where to write the two HTML files (default: here)",
+        help="folder for the two HTML pages (default: this one)",
     )
     demo.set_defaults(run=_demo)
 
+
+def _add_report(commands: Any, debug: argparse.ArgumentParser) -> None:
     report = commands.add_parser(
         "report",
-        help="the whole report for draws from any framework",
-        description="Test the draws in an .npz file with arrays thetas (N, d), xs "
-        "(N, ...) and samples (S, N, d), from any framework. Exit code 0: nothing is "
-        "rejected; 1: something is; 2: bad input.",
+        parents=[debug],
+        help="print the report for draws from any framework",
+        description="Test the posterior draws in an .npz file with the arrays thetas "
+        "(N, d), the true parameters, xs (N, ...), their observations, and samples "
+        "(S, N, d), the posterior draws at each x. Exit code 0: no method rejects the "
+        "posterior; 1: a method rejects it; 2: an error.",
     )
     report.add_argument("draws", type=Path, help="the .npz file")
-    report.add_argument("--html", type=Path, metavar="FILE", help="write a page")
-    report.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
+    report.add_argument(
+        "--html", type=Path, metavar="FILE", help="write the report as an HTML page"
+    )
+    report.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the numbers as JSON"
+    )
     report.add_argument(
         "--methods",
         default="colt,sbc,tarp,c2st",
-        help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)",
+        help=f"comma-separated names from {', '.join(METHODS)} (default: %(default)s)",
     )
     report.add_argument("--names", help="names of the parameters, comma-separated")
-    report.add_argument("--level", type=float, default=0.05, help="default: 0.05")
-    report.add_argument("--seed", type=_seed, default=0, help="seed (default: 0)")
-    report.add_argument("--quiet", action="store_true", help="no progress bars")
+    report.add_argument(
+        "--level",
+        type=float,
+        default=0.05,
+        help="probability of rejecting a correct posterior (default: 0.05)",
+    )
+    _add_common(report)
     report.set_defaults(run=_report)
 
-    add_benchmarks(commands)
-    return parser
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--seed", type=_seed, default=0, help="seed (default: 0)")
+    command.add_argument("--quiet", action="store_true", help="no progress bars")
 
 
 def _seed(text: str) -> int:
@@ -130,7 +169,7 @@ def _report(options: argparse.Namespace) -> int:
     if options.html is not None:
         report.to_html(options.html)
     if options.json is not None:
-        options.json.write_text(json.dumps(report.to_dict(), indent=2) + "\n")
+        write_text(options.json, json.dumps(report.to_dict(), indent=2) + "\n")
     return 1 if report.rejected else 0
 
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from sbi_colt.config import CoLTConfig
 from sbi_colt.diagnose import check_options, diagnose_draws
 from sbi_colt.draws import Draws
 from sbi_colt.report.comparison import ComparisonReport
+from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.draw import draw_at_pairs, run_seed
 from sbi_colt.sampling.pairs import make_pairs
-from sbi_colt.stats.paired import closer_p_value
+from sbi_colt.stats.paired import Regions, closer_p_value
 
 __all__ = ["compare"]
 
@@ -47,8 +46,11 @@ def compare(
 ) -> ComparisonReport:
     """Test several posteriors on the same simulations, with the same seeds.
 
-    They are ranked by D = max_p sup_u |F_p(u) − u|, the largest deviation of the ranks'
-    distribution functions that the probes found for each (`CoLTResult.distance`).
+    They are ranked by their distances D = max_p sup_u |F_p(u) − u|
+    (`CoLTResult.distance`): the largest difference, over all regions that the probes
+    looked at, between the share of true parameters and the share of posterior draws in
+    the region. Whether one posterior is closer than another is tested at regions that
+    were fixed before the test pairs were seen (`sbi_colt.stats.paired`).
 
     Args:
         posteriors: Posteriors by name, at least two, as in `diagnose`.
@@ -71,9 +73,10 @@ def compare(
         **sampling: Further options of `draw_posterior_samples`.
 
     Returns:
-        The comparison; print it. A pair that one posterior could not be sampled at is
-        left out for all. Null hypothesis of "a is closer than b": a's largest deviation
-        is no smaller than b's; its p-value is asymptotic, unlike those of the methods.
+        The comparison; print it. A pair is left out for all posteriors if one of them
+        could not be sampled there. Null hypothesis of "a is closer than b": a deviates
+        in one of its regions by at least as much as b does in the worst region that
+        training chose for b. Its p-value is asymptotic, unlike those of the methods.
 
     Example:
         >>> from torch.distributions import MultivariateNormal
@@ -113,6 +116,44 @@ def compare(
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
     )
+    draws, seconds = _draw_for_each(
+        posteriors,
+        thetas,
+        xs,
+        num_posterior_samples,
+        checkpoint,
+        seed=seed,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+        device=device,
+        **sampling,
+    )
+    reports = {
+        name: diagnose_draws(
+            own,
+            methods=methods,
+            config=config,
+            level=level,
+            parameter_names=parameter_names,
+            seed=seed,
+            device=device,
+            show_progress_bar=show_progress_bar,
+            seconds={"sampling": seconds[name]},
+        )
+        for name, own in draws.items()
+    }
+    return _rank(reports, level)
+
+
+def _draw_for_each(
+    posteriors: Mapping[str, Any],
+    thetas: Any,
+    xs: Any,
+    num_posterior_samples: int,
+    checkpoint: str | os.PathLike | None,
+    **options: Any,
+) -> tuple[dict[str, Draws], dict[str, float]]:
+    """Return draws of each posterior at the pairs that all have, and the seconds."""
     draws: dict[str, Draws] = {}
     seconds: dict[str, float] = {}
     for number, (name, posterior) in enumerate(posteriors.items()):
@@ -122,35 +163,22 @@ def compare(
             thetas,
             xs,
             num_posterior_samples,
-            seed=seed,
-            num_workers=num_workers,
-            show_progress_bar=show_progress_bar,
-            device=device,
             checkpoint=None if checkpoint is None else Path(checkpoint) / str(number),
-            **sampling,
+            **options,
         )
         seconds[name] = time.perf_counter() - start
     shared = torch.stack([own.mask for own in draws.values()]).all(dim=0)
-    reports = {}
-    for name, own in draws.items():
-        report = diagnose_draws(
-            own.select(shared[own.index]),
-            methods=methods,
-            config=config,
-            level=level,
-            parameter_names=parameter_names,
-            seed=seed,
-            device=device,
-            show_progress_bar=show_progress_bar,
-        )
-        spent = {"sampling": seconds[name], **report.cost.seconds}
-        reports[name] = replace(report, cost=replace(report.cost, seconds=spent))
-    ranked = sorted(reports, key=lambda name: reports[name].colt.distance)
+    return {name: own.select(shared[own.index]) for name, own in draws.items()}, seconds
+
+
+def _rank(reports: Mapping[str, DiagnosticReport], level: float) -> ComparisonReport:
+    """Return the comparison, with the smallest distance first."""
+    colts = {name: report["colt"] for name, report in reports.items()}
+    ranked = sorted(colts, key=lambda name: colts[name].distance)
     return ComparisonReport(
         reports={name: reports[name] for name in ranked},
         closer={
-            (a, b): _closer(reports[a].colt, reports[b].colt)
-            for a, b in permutations(ranked, 2)
+            (a, b): _closer(colts[a], colts[b]) for a, b in permutations(ranked, 2)
         },
         level=level,
     )
@@ -158,12 +186,15 @@ def compare(
 
 def _closer(first: CoLTResult, second: CoLTResult) -> float:
     assert torch.equal(first.index, second.index)  # the same test pairs, in order
-    balls = [(probe.mass_q, probe.sign) for probe in second.probes]
-    return closer_p_value(_ranks(first), _ranks(second), balls)
+    return closer_p_value(_regions(first), _regions(second))
 
 
-def _ranks(result: CoLTResult) -> Tensor:
-    return torch.stack([probe.ranks for probe in result.probes])  # (P, n)
+def _regions(result: CoLTResult) -> Regions:
+    return Regions(
+        torch.stack([probe.ranks for probe in result.probes]),
+        [probe.mass_q for probe in result.probes],
+        [probe.sign for probe in result.probes],
+    )
 
 
 def _check_posteriors(posteriors: Any) -> None:

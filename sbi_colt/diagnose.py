@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -17,25 +17,42 @@ from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
 from sbi_colt.report.diagnostic import Cost, DiagnosticReport
-from sbi_colt.report.findings import find
-from sbi_colt.report.trends import find_trend
+from sbi_colt.report.findings import Finding, find
+from sbi_colt.report.trends import Trend, find_trend
+from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.run_colt import colt_on_draws
 from sbi_colt.sampling.draw import draw_at_pairs, run_seed
 from sbi_colt.sampling.pairs import make_pairs
+from sbi_colt.stats.combine import holm
 
 __all__ = ["METHODS", "check_options", "diagnose", "diagnose_draws"]
 
-_BASELINES: dict[str, Callable[[Draws, CoLTConfig, int], TestResult]] = {
-    "sbc": lambda draws, _, seed: sbc(draws, seed=seed),
-    "tarp": lambda draws, _, seed: tarp(draws, seed=seed),
-    "coverage": lambda draws, _, seed: coverage(draws, seed=seed),
-    "c2st": lambda draws, config, seed: c2st(
-        draws, seed=seed, embedding_net=config.embedding_net
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a method may need beside the draws."""
+
+    config: CoLTConfig
+    seed: int
+    device: str | torch.device
+    show_progress_bar: bool
+
+
+_Result = TestResult | CoLTResult
+_Method = Callable[[Draws, _Settings], _Result]
+
+_METHODS: dict[str, _Method] = {
+    "colt": lambda draws, settings: colt_on_draws(draws, **vars(settings)),
+    "sbc": lambda draws, settings: sbc(draws, seed=settings.seed),
+    "tarp": lambda draws, settings: tarp(draws, seed=settings.seed),
+    "coverage": lambda draws, settings: coverage(draws, seed=settings.seed),
+    "c2st": lambda draws, settings: c2st(
+        draws, seed=settings.seed, embedding_net=settings.config.embedding_net
     ),
 }
-METHODS = ("colt", *_BASELINES)
+METHODS = tuple(_METHODS)
 
 
 def diagnose(
@@ -144,20 +161,19 @@ def diagnose(
         device=device,
         **sampling,
     )
-    seconds = {
-        "simulation": simulated - start,
-        "sampling": time.perf_counter() - simulated,
-    }
-    return _report(
+    return diagnose_draws(
         draws,
-        _resolve(methods),
-        config,
-        level,
-        parameter_names,
-        seed,
-        device,
-        show_progress_bar,
-        seconds,
+        methods=methods,
+        config=config,
+        level=level,
+        parameter_names=parameter_names,
+        seed=seed,
+        device=device,
+        show_progress_bar=show_progress_bar,
+        seconds={
+            "simulation": simulated - start,
+            "sampling": time.perf_counter() - simulated,
+        },
     )
 
 
@@ -171,82 +187,100 @@ def diagnose_draws(
     seed: int | None = None,
     device: str | torch.device = "cpu",
     show_progress_bar: bool = True,
+    seconds: Mapping[str, float] | None = None,
 ) -> DiagnosticReport:
-    """Return the report for draws from anywhere; the arguments are `diagnose`'s."""
+    """Return the report for draws from anywhere; the arguments are `diagnose`'s.
+
+    Args:
+        draws: Pairs with their posterior draws.
+        methods: Methods to run.
+        config: Settings of CoLT.
+        level: Level of the verdict.
+        parameter_names: Names of the parameters.
+        seed: Seed of everything.
+        device: Device to train and test on.
+        show_progress_bar: Whether to show progress.
+        seconds: Seconds that simulation and sampling took, by step; they count among
+            the report's costs.
+    """
     check_options(methods, level)
-    return _report(
-        draws.to(device),
-        _resolve(methods),
-        config,
-        level,
-        parameter_names,
-        resolve_seed(seed),
-        device,
-        show_progress_bar,
-        {},
-    )
-
-
-def _report(
-    draws: Draws,
-    runs: dict[str, Callable | None],
-    config: CoLTConfig | None,
-    level: float,
-    parameter_names: Sequence[str] | None,
-    seed: int,
-    device: str | torch.device,
-    show_progress_bar: bool,
-    seconds: dict[str, float],
-) -> DiagnosticReport:
     names = _checked_names(parameter_names, draws.dim)
-    config = config or CoLTConfig()
-    results: dict[str, TestResult | CoLTResult] = {}
-    progress = tqdm(runs, desc="Methods", disable=not show_progress_bar, leave=False)
-    for name in progress:
-        progress.set_postfix_str(name)
+    seed = resolve_seed(seed)
+    draws = draws.to(device)
+    settings = _Settings(config or CoLTConfig(), seed, device, show_progress_bar)
+    results, spent = _run_methods(draws, _resolve(methods), settings)
+    findings, trend = (), None
+    if min(holm([result.p_value for result in results.values()])) <= level:
         start = time.perf_counter()
-        own = runs[name]
-        if name == "colt":
-            results[name] = colt_on_draws(
-                draws,
-                config=config,
-                seed=seed,
-                device=device,
-                show_progress_bar=show_progress_bar,
-            )
-        elif own is None:
-            results[name] = _BASELINES[name](draws, config, seed)
-        else:
-            with isolated_rng(generator_from(seed, "method", name)):
-                # A copy: what the function changes must not reach the others.
-                results[name] = _as_result(name, own(copy.deepcopy(draws)))
-        seconds[name] = time.perf_counter() - start
-    colt = results.get("colt")
-    colt = colt if isinstance(colt, CoLTResult) else None
-    start = time.perf_counter()
-    report = DiagnosticReport(
+        findings, trend = _explain(draws, results, level, seed)
+        spent["findings"] = time.perf_counter() - start
+    return DiagnosticReport(
         results=results,
         level=level,
-        findings=(),
-        trend=None,
+        findings=findings,
+        trend=trend,
         names=names,
-        cost=Cost(len(draws), draws.num_posterior_samples, seconds),
+        cost=Cost(
+            len(draws), draws.num_posterior_samples, {**(seconds or {}), **spent}
+        ),
         seed=seed,
         x_shape=tuple(draws.xs.shape[1:]),
     )
-    if not report.rejected:
-        return report
-    trend = find_trend(draws, seed)
-    findings = find(draws, colt, level, seed, trend)
-    seconds["findings"] = time.perf_counter() - start
-    return replace(report, findings=findings, trend=trend)
 
 
-def _resolve(methods: Sequence[str | Callable]) -> dict[str, Callable | None]:
-    """Return each method's name, and its function where it is the user's own."""
+def _run_methods(
+    draws: Draws, methods: Mapping[str, _Method], settings: _Settings
+) -> tuple[dict[str, _Result], dict[str, float]]:
+    """Return the result of each method, and the seconds that it took."""
+    results: dict[str, _Result] = {}
+    seconds: dict[str, float] = {}
+    progress = tqdm(
+        methods, desc="Methods", disable=not settings.show_progress_bar, leave=False
+    )
+    for name in progress:
+        progress.set_postfix_str(name)
+        start = time.perf_counter()
+        results[name] = methods[name](draws, settings)
+        seconds[name] = time.perf_counter() - start
+    return results, seconds
+
+
+def _explain(
+    draws: Draws, results: Mapping[str, _Result], level: float, seed: int
+) -> tuple[tuple[Finding, ...], Trend]:
+    """Return what is wrong, and how the error changes with x."""
+    colt = results.get("colt")
+    truths = Truths.of(draws, seed, results)
+    trend = find_trend(truths, draws.xs, seed)
+    findings = find(
+        draws,
+        truths,
+        colt if isinstance(colt, CoLTResult) else None,
+        level,
+        seed,
+        trend,
+    )
+    return findings, trend
+
+
+def _own_method(name: str, function: Callable) -> _Method:
+    """Return a user's function as a method: it gets a copy, and its answer is checked.
+
+    What the function changes in the draws must not reach the other methods.
+    """
+
+    def run(draws: Draws, settings: _Settings) -> TestResult:
+        with isolated_rng(generator_from(settings.seed, "method", name)):
+            return _as_result(name, function(copy.deepcopy(draws)))
+
+    return run
+
+
+def _resolve(methods: Sequence[str | Callable]) -> dict[str, _Method]:
+    """Return the methods by name; functions of the user's own are wrapped."""
     if isinstance(methods, str) or callable(methods):
         methods = (methods,)
-    runs: dict[str, Callable | None] = {}
+    runs: dict[str, _Method] = {}
     for method in methods:
         if isinstance(method, str):
             name, function = method, None
@@ -274,7 +308,7 @@ def _resolve(methods: Sequence[str | Callable]) -> dict[str, Callable | None]:
                 f"methods: {name!r} occurs twice; name functions, as in "
                 'methods=(("first", f), ("second", g)).'
             )
-        runs[name] = function
+        runs[name] = _METHODS[name] if function is None else _own_method(name, function)
     if not runs:
         raise ValueError(f"methods: expected at least one of {', '.join(METHODS)}.")
     return runs

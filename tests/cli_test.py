@@ -115,6 +115,28 @@ def test_an_unexpected_error_is_not_a_rejection(files, capsys, monkeypatch):
     assert capsys.readouterr().err == "sbi-colt: error: a statistic is NaN\n"
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2], [1, 2, 0]])
+def test_debug_lets_the_traceback_through(order, tmp_path):
+    words = ["--debug", "report", str(tmp_path / "absent.npz")]
+    with pytest.raises(FileNotFoundError, match="absent"):
+        main([words[i] for i in order])
+
+
+def test_numbers_that_cannot_be_written_leave_the_old_ones(
+    files, tmp_path, monkeypatch, capsys
+):
+    def fail(*arguments):
+        raise OSError("the disk is full")
+
+    numbers = tmp_path / "out.json"
+    numbers.write_text("old")
+    monkeypatch.setattr("os.replace", fail)
+    arguments = ["report", str(files / "bad.npz"), "--quiet", "--methods", "sbc"]
+    assert main([*arguments, "--json", str(numbers)]) == 2
+    assert numbers.read_text() == "old"
+    assert "the disk is full" in capsys.readouterr().err
+
+
 def test_a_missing_folder_is_noticed_before_the_work(files, capsys, tmp_path):
     arguments = ["report", str(next(files.glob("*.npz")))]
     assert main([*arguments, "--html", str(tmp_path / "none" / "a.html")]) == 2

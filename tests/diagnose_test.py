@@ -15,6 +15,7 @@ from sbi_colt.baselines import tarp
 from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.diagnose import diagnose_draws
+from sbi_colt.report.figures import plot_ranks
 from sbi_colt.report.findings import Finding
 from sbi_colt.report.text import feature_name
 
@@ -105,6 +106,36 @@ def test_a_blind_posterior_fails_colt_but_not_sbc_and_tarp(blind):
     assert min(blind["sbc"].p_value, blind["tarp"].p_value) > 0.01
     assert "it ignores x" in str(blind)
     assert "check that x reaches the network" in str(blind).replace("\n", " ")
+
+
+def test_no_figure_stays_open(blind, tmp_path):
+    before = plt.get_fignums()
+    figure = blind.plot()
+    blind.to_html(tmp_path / "page.html")
+    plot_ranks(blind["sbc"])
+    assert plt.get_fignums() == before
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(blind, tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    monkeypatch.setattr("os.replace", raise_os_error)
+    with pytest.raises(OSError, match="disk"):
+        blind.to_html(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
+    assert path.read_text() == "old"
+
+
+def raise_os_error(*arguments):
+    raise OSError("the disk is full")
+
+
+def test_each_term_is_explained_once(blind):
+    text = str(blind).replace("\n", " ")
+    assert text.count("is the largest difference, over all regions that") == 1
+    assert text.count("A probe is a function that gives each parameter a number") == 1
+    assert text.count("a p-value is the probability") == 1
 
 
 def test_the_text_fits_a_terminal(blind, correct):
@@ -247,6 +278,40 @@ def test_a_loaded_report_says_the_same(blind, tmp_path):
     torch.testing.assert_close(ours.radii, theirs.radii)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h: h["results"]["sbc"].update(p_value=7), "sbc: p_value.*got 7"),
+        (lambda h: h["results"]["tarp"].update(p_value="0"), "tarp: p_value.*number"),
+        (lambda h: h["results"]["colt"].update(p_value=math.nan), "colt: p_value"),
+        (lambda h: h["results"]["colt"].update(distance=math.inf), "colt: distance"),
+        (lambda h: h["results"]["colt"].update(num_test=3), "ranks.*shape \\(3,\\)"),
+        (lambda h: h["results"]["colt"]["probes"][0].update(sign=2), "sign: expected"),
+        (lambda h: h["results"]["colt"].update(leading="none"), "leading: expected"),
+        (lambda h: h["results"].clear(), "results: expected at least one"),
+        (lambda h: h.update(level=5), "level: expected a number in"),
+        (lambda h: h.update(names=list("abcd")), "members: expected shape"),
+        (lambda h: h.pop("cost"), "cost: expected an entry"),
+        (lambda h: h["cost"]["seconds"].update(sbc=-1), "cost.seconds.sbc"),
+        (lambda h: h["findings"][0].update(kind="odd"), "findings\\[0\\]: kind"),
+        (lambda h: h["findings"][0].update(p_value=-1), "findings\\[0\\]: p_value"),
+        (lambda h: h["findings"][0].update(parameter=9), "parameter: expected a pos"),
+        (lambda h: h["trend"].update(p_value=2), "trend: p_value"),
+        (lambda h: h["trend"].update(shares=[0.5]), "trend: shares"),
+    ],
+)
+def test_a_report_that_was_tampered_with_is_refused(blind, tmp_path, change, message):
+    path = tmp_path / "report.npz"
+    blind.save(path)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(str(arrays["header"]))
+    change(header)
+    np.savez(path, **arrays | {"header": np.array(json.dumps(header))})
+    with pytest.raises(ValueError, match=f"report.npz: .*{message}"):
+        DiagnosticReport.load(path)
+
+
 def test_a_loaded_report_plots_the_same(blind, tmp_path):
     blind.save(tmp_path / "report.npz")
     loaded = DiagnosticReport.load(tmp_path / "report.npz")
@@ -255,7 +320,6 @@ def test_a_loaded_report_plots_the_same(blind, tmp_path):
         figure = report.plot()
         figure.canvas.draw()
         pictures.append(bytes(figure.canvas.buffer_rgba()))
-        plt.close(figure)
     assert pictures[0] == pictures[1]
 
 
@@ -296,7 +360,7 @@ def test_methods_of_ones_own_have_names_and_survive(tmp_path):
     assert plain["methods"]["first"]["details"] == {"a": [1]}
     report.save(tmp_path / "report.npz")
     assert str(DiagnosticReport.load(tmp_path / "report.npz")) == str(report)
-    plt.close(report.plot())
+    assert [ax.get_title() for ax in report.plot().axes[:2]] == ["FIRST", "SECOND"]
 
 
 def test_repeated_pairs_are_refused_whatever_the_methods():

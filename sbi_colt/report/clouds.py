@@ -1,4 +1,4 @@
-"""Truths among draws: errors at all xs in one cloud, and how to draw it.
+"""Truths among draws: errors at all xs in one cloud, and how to paint it.
 
 Colours are those of Okabe and Ito (2008), which colour-blind people tell apart.
 """
@@ -20,13 +20,14 @@ __all__ = [
     "GREEN",
     "GREY",
     "ORANGE",
+    "PALETTE",
     "PURPLE",
     "Cloud",
-    "draw_corner",
-    "draw_histogram",
-    "draw_scatter",
     "figure_text",
     "most_wrong",
+    "paint_corner",
+    "paint_histogram",
+    "paint_scatter",
     "standardise",
 ]
 
@@ -37,6 +38,7 @@ BLUE, ORANGE, GREEN, PURPLE, GREY = (
     "#CC79A7",
     "#999999",
 )
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE)
 # Draws shown; more would only blacken the picture.
 _MAX_POINTS = 2000
 _MAX_TEXT = 30
@@ -102,8 +104,8 @@ def _span(cloud: Cloud, *parameters: int) -> float:
     return float(max(draws, truths)) or 1.0  # of a constant parameter
 
 
-def draw_histogram(ax: Axes, cloud: Cloud, j: int) -> None:
-    """Draw the errors of one parameter."""
+def paint_histogram(ax: Axes, cloud: Cloud, j: int) -> Axes:
+    """Paint the errors of one parameter into an Axes, and return it."""
     span = _span(cloud, j)
     edges = np.linspace(-span, span, 31).tolist()
     masks = (cloud.inside, ~cloud.inside)
@@ -126,12 +128,13 @@ def draw_histogram(ax: Axes, cloud: Cloud, j: int) -> None:
         label="truths",
     )
     ax.set_xlim(-span, span)
+    return ax
 
 
-def draw_scatter(
+def paint_scatter(
     ax: Axes, cloud: Cloud, i: int, j: int, *, seed: int, size: float = 1.0
-) -> None:
-    """Draw the errors of two parameters; ``size`` scales the points."""
+) -> Axes:
+    """Paint the errors of two parameters; ``size`` scales the points."""
     chosen = np.random.default_rng(seed).permutation(len(cloud.errors))[:_MAX_POINTS]
     inside = cloud.inside[chosen]
     for mask, color, text in (
@@ -160,12 +163,13 @@ def draw_scatter(
     )
     across, up = _span(cloud, i), _span(cloud, j)
     ax.set(xlim=(-across, across), ylim=(-up, up))
+    return ax
 
 
-def draw_corner(
+def paint_corner(
     ax: Axes, cloud: Cloud, parameters: Sequence[int], label: Sequence[str], seed: int
-) -> None:
-    """Draw all pairs of parameters into insets of one Axes."""
+) -> Axes:
+    """Paint all pairs of parameters into insets of one Axes, and return it."""
     ax.set_axis_off()
     first = None
     side = 1 / len(parameters)
@@ -177,9 +181,9 @@ def draw_corner(
             first = first or inset
             inset.tick_params(labelsize="x-small", length=2)
             if i == j:
-                draw_histogram(inset, cloud, i)
+                paint_histogram(inset, cloud, i)
             else:
-                draw_scatter(inset, cloud, j, i, seed=seed, size=0.5)
+                paint_scatter(inset, cloud, j, i, seed=seed, size=0.5)
             if row == len(parameters) - 1:
                 inset.set_xlabel(short[column], fontsize="small")
             else:
@@ -199,3 +203,4 @@ def draw_corner(
         frameon=False,
         loc="upper right",
     )
+    return ax

@@ -1,36 +1,27 @@
-"""The report: every method's numbers, and what they mean in words."""
+"""The report on one posterior: every method's numbers."""
 
 from __future__ import annotations
 
 import math
 import os
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from html import escape
-from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from sbi_colt.files import load_file, save_file
-from sbi_colt.report.figures import panels, plot_report
+from sbi_colt.report.figures import plot_report
 from sbi_colt.report.findings import Finding
-from sbi_colt.report.html import embed_figure, make_page, make_table
-from sbi_colt.report.storage import pack_result, unpack_result
-from sbi_colt.report.text import advise, describe_all, describe_trend, percent
+from sbi_colt.report.html import report_body, report_page, write_text
+from sbi_colt.report.storage import load_report, save_report
+from sbi_colt.report.text import WIDTH, report_summary
 from sbi_colt.report.trends import Trend
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.combine import holm
 
 __all__ = ["Cost", "DiagnosticReport"]
-
-_FORMAT = "sbi_colt.DiagnosticReport/1"
-_WIDTH = 80
-_HEADER = ("method", "verdict", "adjusted", "p-value", "statistic")
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class DiagnosticReport:
-    """What several diagnostics say of one posterior, on the same draws.
+    """What several methods say about one posterior, on the same draws.
 
     ``report["colt"]``, ``report["sbc"]``, … are the methods' own results.
 
@@ -121,17 +112,19 @@ class DiagnosticReport:
 
     @property
     def rejected(self) -> bool:
-        """Whether any method rejects, at a family-wise level."""
+        """Whether any method rejects the posterior, after Holm's adjustment."""
         return min(self.adjusted.values()) <= self.level
 
     @property
     def detectable(self) -> float | None:
-        """The smallest distance that a perfect probe finds with a power of about 80%.
+        r"""The distance that a probe finds with a power of about 80%.
 
-        The critical value of P probes' statistics (Massart's bound) at the level of the
-        first of Holm's steps, and the standard error of the empirical distribution, for
-        the number of test pairs. Smaller errors may stay unseen; larger ones are
-        found if training finds a ball that fits them.
+        .. math:: (\sqrt{\log(2 P M / α) / 2} + 0.84 / 2) / \sqrt{n}
+
+        for P probes, M methods, level α and n test pairs: the critical value by
+        Massart's bound at the first of Holm's steps, and 0.84 standard errors of an
+        empirical share of one half. Smaller errors can go unnoticed; larger errors
+        are found if a probe fits them.
         """
         if self.colt is None:
             return None
@@ -143,53 +136,33 @@ class DiagnosticReport:
     def __str__(self) -> str:
         return self.summary()
 
-    def summary(self, width: int = _WIDTH) -> str:
+    def summary(self, width: int = WIDTH) -> str:
         """Return the report as text.
 
         Args:
             width: Columns, at least 39.
         """
-        sentences = (textwrap.fill(text, width) for text in self._sentences())
-        return "\n\n".join([self._table(width), *sentences])
+        return report_summary(self, width)
 
     def plot(self) -> Figure:
-        """Return one figure: ranks, localization, discrepancy over x, training."""
+        """Return one figure: ranks, localization, discrepancy over x, training.
+
+        Pyplot does not keep the figure. A notebook shows it where it is the last value
+        of a cell; elsewhere use ``report.plot().savefig("report.png")``.
+        """
         return plot_report(self.results, self.names, self.level)
 
     def to_html(self, path: str | os.PathLike) -> None:
         """Write the report as one self-contained HTML file."""
-        page = make_page(
-            "Posterior diagnostics",
-            self._headline(),
-            self.rejected,
-            [
-                self._html_body(),
-                '<div class="figures">',
-                *self._html_figures(),
-                "</div>",
-            ],
-            f"sbi_colt; seed {self.seed}",
-        )
-        Path(path).write_text(page, encoding="utf-8")
+        write_text(path, report_page(self))
+
+    def _repr_html_(self) -> str:
+        """Return the table and the sentences for a notebook."""
+        return report_body(self)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the report to a file: tensors and JSON, no pickled objects."""
-        header = {
-            "format": _FORMAT,
-            "level": self.level,
-            "findings": [vars(finding) for finding in self.findings],
-            "trend": None if self.trend is None else vars(self.trend),
-            "names": list(self.names),
-            "cost": {**vars(self.cost), "seconds": dict(self.cost.seconds)},
-            "seed": self.seed,
-            "x_shape": list(self.x_shape),
-            "results": {},
-        }
-        tensors: dict[str, Tensor] = {}
-        for name, result in self.results.items():
-            header["results"][name], own = pack_result(result)
-            tensors |= {f"{name}/{key}": value for key, value in own.items()}
-        save_file(path, header, tensors)
+        save_report(self, path)
 
     @classmethod
     def load(
@@ -205,35 +178,14 @@ class DiagnosticReport:
             path: The file that `save` wrote.
             embedding_net: The embedding net of CoLT's configuration, if it had one.
             embedding: The φ of CoLT's configuration, if it had one.
-        """
-        header, tensors = load_file(path, _FORMAT)
-        results = {
-            name: unpack_result(
-                own,
-                {
-                    key.removeprefix(f"{name}/"): value
-                    for key, value in tensors.items()
-                    if key.startswith(f"{name}/")
-                },
-                embedding_net,
-                embedding,
-            )
-            for name, own in header["results"].items()
-        }
-        return cls(
-            results=results,
-            level=header["level"],
-            findings=tuple(Finding(**plain) for plain in header["findings"]),
-            trend=None if header["trend"] is None else Trend(**header["trend"]),
-            names=tuple(header["names"]),
-            cost=Cost(**header["cost"]),
-            seed=header["seed"],
-            x_shape=tuple(header["x_shape"]),
-        )
 
-    def _repr_html_(self) -> str:
-        """Return the table and the sentences for a notebook."""
-        return f"<p><strong>{escape(self._headline())}</strong></p>{self._html_body()}"
+        Raises:
+            ValueError: The file is not a report, or holds numbers that no report has,
+                such as a p-value of 7.
+        """
+        fields = load_report(path, embedding_net, embedding)
+        fields["cost"] = Cost(**fields["cost"])
+        return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report's numbers, ready for JSON."""
@@ -263,107 +215,6 @@ class DiagnosticReport:
             },
             "seed": self.seed,
         }
-
-    def _headline(self) -> str:
-        verdict = "REJECTED" if self.rejected else "not rejected"
-        return f"The posterior is {verdict} at the {percent(self.level)} level"
-
-    def _rows(self) -> list[tuple[str, str, str, str, str]]:
-        return [
-            (
-                name,
-                "rejected" if self.adjusted[name] <= self.level else "not rejected",
-                f"{self.adjusted[name]:.2g}",
-                f"{result.p_value:.2g}",
-                _statistic_text(result.statistic),
-            )
-            for name, result in self.results.items()
-        ]
-
-    def _table(self, width: int) -> str:
-        rule = "-" * width
-        columns = 5 if width >= _WIDTH else 3  # a narrow one leaves two out
-        name_width = 22 if width >= _WIDTH else 12
-        rows = [
-            f"{name[: name_width - 1]:<{name_width}}{verdict:<15}"
-            + "".join(f"{cell:>12}" for cell in cells[: columns - 2])
-            for name, verdict, *cells in [_HEADER, *self._rows()]
-        ]
-        headline = textwrap.fill(self._headline(), width)
-        return "\n".join([headline, rule, *rows, rule])
-
-    def _html_body(self) -> str:
-        sentences = "".join(f"<p>{escape(s)}</p>" for s in self._sentences())
-        return (
-            f'<div class="scroll">{make_table(_HEADER, self._rows())}</div>{sentences}'
-        )
-
-    def _html_figures(self) -> Iterator[str]:
-        for description, draw in panels(self.results, self.names, self.level):
-            figure, ax = plt.subplots(figsize=(5, 4.2), layout="constrained")
-            draw(ax)
-            yield embed_figure(figure, description)
-
-    def _sentences(self) -> Iterator[str]:
-        if self.colt is not None and self.adjusted["colt"] <= self.level:
-            yield self._distance_sentence(self.colt)
-        if self.findings:
-            wrong = describe_all(self.findings, self.names, self.x_shape)
-            yield "What is wrong: " + "; ".join(wrong[:5]) + "."
-        elif self.rejected:
-            yield "What is wrong: no simple pattern stands out at this budget."
-        if self.trend is not None:
-            yield "Where: " + self._where_sentence(self.trend)
-        if self.rejected:
-            yield "What to do: " + advise(self.findings)
-        yield self._cost_sentence()
-        note = " (C2ST's p-value holds for large samples only)"
-        yield (
-            "Adjusted p-values are Holm's over the methods: the verdict controls the "
-            f"chance of any false alarm at {percent(self.level)}"
-            f"{note if 'c2st' in self.results else ''}."
-        )
-
-    def _distance_sentence(self, colt: CoLTResult) -> str:
-        lower, confidence = colt.distance_lower, colt.config.confidence
-        if lower > 0:
-            start = (
-                f"At least {_share_text(lower)} of posterior mass is misplaced in the "
-                f"worst ball ({confidence:.0%} confidence)"
-            )
-        else:
-            start = "No misplaced mass can be certified at this budget"
-        return f"How wrong: {start}; the estimate is {colt.distance:.0%}."
-
-    def _where_sentence(self, trend: Trend) -> str:
-        if trend.p_value > self.level:
-            return "no dependence on x was found at this budget."
-        text = describe_trend(trend, self.names, self.x_shape)
-        if self.colt is None:
-            return f"{text}."
-        return f"{text}. report.colt.at(x_o) is the verdict at one x."
-
-    def _cost_sentence(self) -> str:
-        cost = self.cost
-        text = (
-            f"Cost: {cost.num_simulations} pairs, {cost.num_posterior_samples} draws "
-            f"each, {sum(cost.seconds.values()):.1f} s."
-        )
-        if self.detectable is not None:
-            text += (
-                f" At this budget an error that misplaces less than about "
-                f"{self.detectable:.0%} of the mass of any ball may stay unseen."
-            )
-        return text
-
-
-def _share_text(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.01 else percent(float(f"{share:.1g}"))
-
-
-def _statistic_text(statistic: float) -> str:
-    """Return a statistic in at most eleven characters."""
-    return f"{statistic:.3f}" if abs(statistic) < 1e6 else f"{statistic:.3g}"
 
 
 def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:

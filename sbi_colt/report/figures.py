@@ -1,29 +1,36 @@
-"""Figures: each function draws one thing into an `Axes` and returns it."""
+"""Figures: each function plots one thing into an `Axes` and returns it.
+
+Without ``ax`` a function makes a figure of its own. Pyplot does not know such figures,
+so they do not pile up; a notebook shows one where it is the last value of a cell.
+"""
 
 from __future__ import annotations
 
+import io
+import itertools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import kstwo
 from torch import Tensor
 
 from sbi_colt.report.clouds import (
     BLUE,
-    GREEN,
     GREY,
     ORANGE,
-    PURPLE,
-    draw_corner,
-    draw_histogram,
-    draw_scatter,
+    PALETTE,
     figure_text,
     most_wrong,
+    paint_corner,
+    paint_histogram,
+    paint_scatter,
     standardise,
 )
 from sbi_colt.results.colt_result import CoLTResult
@@ -58,7 +65,7 @@ def plot_ranks(
     Args:
         result: A result that has ranks: CoLT's (a curve per probe), SBC's (a curve per
             parameter), TARP's or coverage.
-        ax: Where to draw.
+        ax: Where to plot; by default a new figure.
         level: Level of the band.
         names: Names of the curves.
     """
@@ -76,14 +83,13 @@ def plot_ranks(
     critical = float(kstwo.isf(level / len(curves), n))
     ax.fill_between(grid, -critical, critical, color=GREY, alpha=0.25, lw=0)
     ax.axhline(0, color=GREY, lw=0.8)
-    palette = [BLUE, ORANGE, GREEN, PURPLE]
     order = sorted(range(len(curves)), key=lambda i: -_deviation(curves[i], grid))
     for place, i in enumerate(order):
-        named = place < len(palette)  # the curves that deviate most
+        named = place < len(PALETTE)  # the curves that deviate most
         ax.plot(
             grid,
             _difference(curves[i], grid),
-            color=palette[place] if named else GREY,
+            color=PALETTE[place] if named else GREY,
             lw=1.5 if named else 0.6,
             zorder=3 if named else 2,
             label=figure_text(names[i]) if named and len(curves) > 1 else None,
@@ -109,7 +115,7 @@ def plot_localization(
 
     Args:
         result: CoLT's result.
-        ax: Where to draw.
+        ax: Where to plot; by default a new figure.
         parameters: One parameter (a histogram), two (a scatter) or more (all pairs);
             by default the three whose errors look least like draws.
         names: Names of all parameters.
@@ -129,15 +135,15 @@ def plot_localization(
     title = f"Worst ball: {where.mass_q:.0%} of draws, {where.mass_p:.0%} of truths"
     ax.set_title(title)
     if len(parameters) == 1:
-        draw_histogram(ax, cloud, parameters[0])
+        paint_histogram(ax, cloud, parameters[0])
         ax.set(xlabel=f"error of {label[0]}", ylabel="share")
         ax.legend(fontsize="small", framealpha=0.8, loc="best")
     elif len(parameters) == 2:
-        draw_scatter(ax, cloud, *parameters, seed=seed)
+        paint_scatter(ax, cloud, *parameters, seed=seed)
         ax.set(xlabel=f"error of {label[0]}", ylabel=f"error of {label[1]}")
         ax.legend(fontsize="small", framealpha=0.8, loc="best", markerscale=2)
     else:
-        draw_corner(ax, cloud, parameters, label, seed)
+        paint_corner(ax, cloud, parameters, label, seed)
     return ax
 
 
@@ -145,14 +151,14 @@ def plot_discrepancy_map(
     result: CoLTResult,
     ax: Axes | None = None,
     *,
-    features: Sequence[int] | None = None,
+    features: int | Sequence[int] | None = None,
     num_neighbours: int | None = None,
 ) -> Axes:
     """Plot where in x the truths' mass in the worst ball differs from the draws'.
 
     Args:
         result: CoLT's result.
-        ax: Where to draw.
+        ax: Where to plot; by default a new figure.
         features: One feature of x (a curve) or two (a map), by position in the
             flattened x; by default those that go with the discrepancy most.
         num_neighbours: Test pairs to average over; by default a tenth of them, and at
@@ -165,48 +171,76 @@ def plot_discrepancy_map(
     excess = (result.leading.ranks <= mass_q).double() - mass_q  # (N,)
     if features is None:
         features = _related(excess, flat)[: min(2, flat.shape[1])]
-    if isinstance(features, int):
-        features = [features]
-    known = range(flat.shape[1])
-    if len(features) not in (1, 2) or not set(features) <= set(known):
-        raise ValueError(
-            f"features: expected one or two positions among 0 to {len(known) - 1}, got "
-            f"{features!r}."
-        )
-    count = min(num_neighbours or max(30, result.num_test // 10), len(flat))
-    columns = flat[:, list(features)]
+    chosen = _checked_features(features, flat.shape[1])
+    if num_neighbours is not None and not isinstance(num_neighbours, bool):
+        num_neighbours = _as_int(num_neighbours, "num_neighbours")
+    count = evidence.checked_neighbours(num_neighbours)
+    columns = flat[:, chosen]
     scaled = columns / columns.std(dim=0).clamp_min(1e-300)
     shown = slice(None, None, math.ceil(len(flat) / _MAX_POINTS))
     weights = nearness_weights(scaled, scaled[shown], count)  # (n, N)
-    smooth, columns = (weights @ excess) / weights.sum(dim=1), columns[shown]
+    smooth = (weights @ excess) / weights.sum(dim=1)
     margin = 1.96 * (mass_q * (1 - mass_q) / (0.83 * count)) ** 0.5
-    if len(features) == 1:
-        order = columns[:, 0].argsort()
-        x, y = columns[order, 0].numpy(), smooth[order].numpy()
-        text = "chance, at each x by itself"
-        ax.axhspan(-margin, margin, color=GREY, alpha=0.25, lw=0, label=text)
-        ax.legend(fontsize="small", frameon=False)
-        ax.axhline(0, color=GREY, lw=0.8)
-        ax.plot(x, y, color=BLUE)
-        ax.plot(x, np.full_like(x, ax.get_ylim()[0]), "|", color=GREY, ms=4)
-        ax.set(xlabel=f"x[{features[0]}]", ylabel="excess mass of truths in the ball")
-    else:
-        size = max(float(smooth.abs().max()), 1e-9)
-        clear = smooth.abs() > margin
-        ax.scatter(*columns[~clear].T.numpy(), color=GREY, alpha=0.4, s=8, lw=0)
-        points = ax.scatter(
-            *columns[clear].T.numpy(),
-            c=smooth[clear].numpy(),
-            cmap="PuOr_r",
-            vmin=-size,
-            vmax=size,
-            s=18,
-        )
-        text = "excess mass of truths in the ball (grey: chance)"
-        ax.figure.colorbar(points, ax=ax, label=text)
-        ax.set(xlabel=f"x[{features[0]}]", ylabel=f"x[{features[1]}]")
+    paint = _paint_curve if len(chosen) == 1 else _paint_map
+    paint(ax, columns[shown], smooth, margin)
+    names = [f"x[{feature}]" for feature in chosen]
+    ax.set_xlabel(names[0])
+    if len(names) == 2:
+        ax.set_ylabel(names[1])
     ax.set_title("Discrepancy over x")
     return ax
+
+
+def _paint_curve(ax: Axes, columns: Tensor, smooth: Tensor, margin: float) -> Axes:
+    """Paint the smoothed excess over one feature of x."""
+    order = columns[:, 0].argsort()
+    x, y = columns[order, 0].numpy(), smooth[order].numpy()
+    text = "chance, at each x by itself"
+    ax.axhspan(-margin, margin, color=GREY, alpha=0.25, lw=0, label=text)
+    ax.legend(fontsize="small", frameon=False)
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.plot(x, y, color=BLUE)
+    ax.plot(x, np.full_like(x, ax.get_ylim()[0]), "|", color=GREY, ms=4)
+    ax.set_ylabel("excess mass of truths in the ball")
+    return ax
+
+
+def _paint_map(ax: Axes, columns: Tensor, smooth: Tensor, margin: float) -> Axes:
+    """Paint the smoothed excess over two features of x."""
+    size = max(float(smooth.abs().max()), 1e-9)
+    clear = smooth.abs() > margin
+    ax.scatter(*columns[~clear].T.numpy(), color=GREY, alpha=0.4, s=8, lw=0)
+    points = ax.scatter(
+        *columns[clear].T.numpy(),
+        c=smooth[clear].numpy(),
+        cmap="PuOr_r",
+        vmin=-size,
+        vmax=size,
+        s=18,
+    )
+    text = "excess mass of truths in the ball (grey: chance)"
+    ax.figure.colorbar(points, ax=ax, label=text)
+    return ax
+
+
+def _checked_features(features: Any, number: int) -> list[int]:
+    """Return one or two positions in the flattened x, or raise."""
+    places = features if hasattr(features, "__len__") else [features]
+    chosen = [_as_int(place, "features") for place in places]
+    if len(chosen) not in (1, 2) or not set(chosen) <= set(range(number)):
+        raise ValueError(
+            f"features: expected one or two positions among 0 to {number - 1}, got "
+            f"{features!r}."
+        )
+    return chosen
+
+
+def _as_int(value: Any, name: str) -> int:
+    """Return any kind of integer, such as NumPy's, as an `int`."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{name}: expected an integer, got {value!r}.") from error
 
 
 def plot_training(result: CoLTResult, ax: Axes | None = None) -> Axes:
@@ -215,14 +249,14 @@ def plot_training(result: CoLTResult, ax: Axes | None = None) -> Axes:
     Dots mark the states that were kept.
     """
     ax = _axes(ax)
-    palette = iter([BLUE, ORANGE, GREEN, PURPLE] * 5)
+    colours = itertools.cycle(PALETTE)
     shown = False
     for name, history in result.history.items():
         held_out = bool(history.validation)
         values = history.validation or history.training
         if not values:
             continue
-        shown, color = True, next(palette)
+        shown, color = True, next(colours)
         start = 0 if held_out else 1
         epochs = range(start, start + len(values))
         ax.plot(epochs, values, color=color, lw=1, label=name)
@@ -244,11 +278,9 @@ def plot_comparison(
     Args:
         distances: By name: the distance, both ends of its interval, and whether the
             posterior is rejected.
-        ax: Where to draw.
+        ax: Where to plot; by default a new figure.
     """
-    if ax is None:
-        size = (6.4, 1.4 + 0.45 * len(distances))
-        ax = plt.subplots(figsize=size, layout="constrained")[1]
+    ax = _axes(ax, (6.4, 1.4 + 0.45 * len(distances)))
     for place, (value, low, high, rejected) in enumerate(distances.values()):
         color = ORANGE if rejected else BLUE
         ax.plot([low, high], [place, place], color=color, lw=2)
@@ -268,7 +300,7 @@ def plot_comparison(
 def panels(
     results: Mapping[str, CoLTResult | TestResult], names: Sequence[str], level: float
 ) -> list[tuple[str, Callable[[Axes], Axes]]]:
-    """Return the panels of a report: what each shows, and a function that draws it.
+    """Return the panels of a report: what each shows, and a function that plots it.
 
     Args:
         results: Results of the methods, by name.
@@ -276,52 +308,57 @@ def panels(
         level: Level of the bands.
     """
     names = [figure_text(name) for name in names]
-    drawn: list[tuple[str, Callable[[Axes], Axes]]] = []
+    found: list[tuple[str, Callable[[Axes], Axes]]] = []
+    own_level = level / len(results)  # a curve outside its band rejects under Holm
     for name, result in results.items():
         if not isinstance(result, CoLTResult) and result.ranks is None:
             continue
         curves = names if name == "sbc" else None
-        own = level / len(results)  # a curve outside its band rejects, Holm or not
-        draw = partial(_draw_ranks, result=result, level=own, names=curves)
-        drawn.append((f"ranks of {name}", draw))
+        plot = partial(plot_ranks, result, level=own_level, names=curves)
+        found.append((f"ranks of {name}", plot))
     colt = results.get("colt")
     if isinstance(colt, CoLTResult):
-        drawn += [
-            ("localization", lambda ax: plot_localization(colt, ax, names=names)),
-            ("discrepancy over x", lambda ax: plot_discrepancy_map(colt, ax)),
-            ("training", lambda ax: plot_training(colt, ax)),
+        found += [
+            ("localization", partial(plot_localization, colt, names=names)),
+            ("discrepancy over x", partial(plot_discrepancy_map, colt)),
+            ("training", partial(plot_training, colt)),
         ]
-    return drawn
+    return found
 
 
 def plot_report(
     results: Mapping[str, CoLTResult | TestResult], names: Sequence[str], level: float
 ) -> Figure:
     """Plot a whole report in one figure; the arguments are those of `panels`."""
-    drawn = panels(results, names, level)
-    rows = max(1, math.ceil(len(drawn) / 3))
-    figure, axes = plt.subplots(
-        rows, 3, figsize=(12, 3.8 * rows), layout="constrained", squeeze=False
-    )
+    shown = panels(results, names, level)
+    rows = max(1, math.ceil(len(shown) / 3))
+    figure = DetachedFigure(figsize=(12, 3.8 * rows), layout="constrained")
+    axes = figure.subplots(rows, 3, squeeze=False)
     for place, ax in enumerate(axes.flat):
-        if place < len(drawn):
-            drawn[place][1](ax)
+        if place < len(shown):
+            shown[place][1](ax)
         else:
             ax.set_axis_off()
     return figure
 
 
-def _draw_ranks(
-    ax: Axes,
-    result: CoLTResult | TestResult,
-    level: float,
-    names: Sequence[str] | None,
-) -> Axes:
-    return plot_ranks(result, ax, level=level, names=names)
+class DetachedFigure(Figure):
+    """A figure that pyplot does not keep, and that notebooks show as an image."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        FigureCanvasAgg(self)
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
 
 
-def _axes(ax: Axes | None) -> Axes:
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
+def _axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Axes:
+    if ax is not None:
+        return ax
+    return DetachedFigure(figsize=figsize, layout="constrained").add_subplot()
 
 
 def _difference(ranks: Tensor, grid: np.ndarray) -> np.ndarray:

@@ -1,23 +1,29 @@
 r"""What is wrong, and at which x: rules from ranks and errors to findings.
 
-Each rule is a test with a p-value under the null hypothesis q = p; Bonferroni's
-adjustment over the kinds of finding, and within a kind over parameters, controls the
-chance of any false one. Errors t_j are those of
-parameter j, standardised by the mean and spread of the *other* members of the bag, so
-that a truth far out does not hide itself. Ranks and moments can deviate for several
-reasons, so a rule speaks only where a second look agrees, and the rules for widths,
-tails and correlations look at errors about their own mean: a shift is none of them.
+Each rule is a test with a p-value under the null hypothesis q = p, with Bonferroni's
+adjustment over the kinds of finding, and within a kind over parameters. The p-values
+are approximate: normal approximations of means over pairs. Measured on Gaussian
+parameters with Gaussian, lognormal and Cauchy xs and 100 pairs, false findings were at
+most at the level of 0.05; Cauchy parameters and posteriors that are clamped at an edge
+raised them to about 0.1. Findings are shown only beside a verdict that rejects.
+
+Errors t_j are those of parameter j, standardised by the mean and spread of the *other*
+members of the bag, so that a truth far out does not hide itself. Ranks and moments can
+deviate for several reasons, so a rule fires only where a second statistic agrees. The
+rules for widths, tails and correlations subtract the mean error first, so that a shift
+does not fire them.
 
 ``shift``
     :math:`z_j = (\bar U_j - 1/2) \sqrt{12 n}` of the SBC ranks of each parameter,
     where the mean of t_j agrees.
 ``x_error``
-    The largest correlation of a parameter's errors with a feature of x or with the
-    feature's distance from its median (Bonferroni's adjustment). A mean error that
+    The largest correlation of a parameter's SBC ranks with the ranks of a feature of x
+    or with the distances of these ranks from their middle (Bonferroni's adjustment;
+    ranks are bounded, so that no few pairs decide it). A mean error that
     changes with x looks like a wrong spread, so beside it nothing is called too narrow,
     and neither tails nor correlations are named. Where q's means and spreads hardly
-    differ between xs, q ``ignores_x``; so it does if no rule speaks and a trend over x
-    was found.
+    differ between xs, q ``ignores_x``. It is also reported if no rule fires but the
+    error changes with x.
 ``width``
     :math:`\log E t_j^2` against that of the draws, where :math:`\log E|t_j|` agrees;
     for each parameter, and for their mean over all. All parameters together are named
@@ -26,8 +32,8 @@ tails and correlations look at errors about their own mean: a shift is none of t
     The ratio of the median of :math:`|t_j|` to its mean, which no width changes, by
     its logarithm and averaged over parameters. Where the truths' is smaller than the
     draws', they are mostly nearer and sometimes much farther: q's tails are too light.
-    Not said where the width changes with x, which looks the same. (Geary's (1935) ratio
-    of moments cannot be re-drawn from bags whose own tails are heavy.)
+    Not reported where the width changes with x, which looks the same. (Geary's (1935)
+    ratio of moments cannot be re-drawn from bags whose own tails are heavy.)
 ``correlation``
     The mean of t_i t_j, each by its root mean square, against that of the draws, for
     the pair of parameters that differs most (Bonferroni's adjustment over pairs).
@@ -37,7 +43,7 @@ tails and correlations look at errors about their own mean: a shift is none of t
     matter of width, so neither width nor tails are named.
 
 The null distributions of widths and tails come from re-drawing which member of each bag
-plays the truth; those of widths through their mean and spread. If no rule speaks
+plays the truth; those of widths through their mean and spread. If no rule fires
 although CoLT rejects, the worst ball itself is the finding: ``missing_mass`` where p
 has at least twice the mass of q in it, ``spurious_mass`` where q has at least twice
 that of p.
@@ -54,15 +60,25 @@ import torch
 from scipy.stats import binom, kstest, norm
 from torch import Tensor
 
-from sbi_colt.baselines import coverage, sbc
 from sbi_colt.draws import Draws
-from sbi_colt.probes.coordinates import Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
-from sbi_colt.report.trends import Trend, correlate, feature_index, features, folded
+from sbi_colt.report.trends import Trend, correlate, feature_index, features
+from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.stats.redraw import redrawn_p_value
 
-__all__ = ["Finding", "find"]
+__all__ = ["KINDS", "Finding", "find"]
+
+KINDS = (
+    "width",
+    "tails",
+    "shift",
+    "correlation",
+    "x_error",
+    "ignores_x",
+    "missing_mass",
+    "spurious_mass",
+)
 
 # Share of the variance of q's draws between xs, and variance of their spreads'
 # logarithms, below which q ignores x.
@@ -88,7 +104,7 @@ class Finding:
         kind: ``"width"``, ``"tails"``, ``"shift"``, ``"correlation"``, ``"x_error"``,
             ``"ignores_x"``, ``"missing_mass"`` or ``"spurious_mass"``.
         sign: +1 for too wide, too heavy or too high; −1 for the opposite.
-        p_value: p-value, adjusted over all rules.
+        p_value: Approximate p-value under q = p, adjusted for the number of rules.
         parameter: Index of the parameter, where it is about one.
         feature: Index of the feature of x, where it is about one; that of the second
             parameter of a correlation.
@@ -106,6 +122,7 @@ class Finding:
 
 def find(
     draws: Draws,
+    truths: Truths,
     colt: CoLTResult | None,
     level: float,
     seed: int,
@@ -115,21 +132,22 @@ def find(
 
     Args:
         draws: All pairs.
+        truths: Where their true parameters stand in the bags.
         colt: CoLT's result, where there is one.
-        level: Family-wise level.
+        level: Level of the adjusted p-values.
         seed: Seed.
         trend: How the error changes with x, where that is known.
     """
     if draws.num_posterior_samples < _MIN_DRAWS:
         return ()
     generator = generator_from(seed, "findings", digest(draws.thetas, draws.xs))
-    evidence = _Errors.of(draws, seed, generator)
+    evidence = _Errors.of(draws, generator)
     candidates = [
-        *_shifts(evidence),
-        _x_error(evidence, draws.xs),
+        *_shifts(evidence, truths.marginal),
+        _x_error(truths.marginal, draws.xs),
         *_spreads(evidence, generator),
         *_correlation(evidence),
-        _missing(evidence),
+        _missing(truths),
     ]
     # Bonferroni's adjustment over the kinds, and within a kind over its candidates.
     number = Counter(candidate.kind for candidate, _ in candidates)
@@ -175,32 +193,20 @@ def _consistent(found: list[Finding], dim: int, width_follows_x: bool) -> list[F
 
 @dataclass(frozen=True)
 class _Errors:
-    """What the rules look at: ranks of truths, and standardised errors of all."""
+    """What the rules look at beside ranks: standardised errors of all members."""
 
-    coverage: Tensor  # (N,), ranks
-    marginal: Tensor  # (N, d), ranks
-    distances: Tensor  # (N, K + 1), Mahalanobis, of the members
     errors: Tensor  # (N, K + 1, d), of the members
     truth: Tensor  # (N,), which member is the truth
     is_constant: bool  # whether q hardly differs between xs
 
     @classmethod
-    def of(cls, draws: Draws, seed: int, generator: torch.Generator) -> _Errors:
+    def of(cls, draws: Draws, generator: torch.Generator) -> _Errors:
         truth = draws.place_truths(generator)
-        members = draws.bags(truth)
-        scales = Scales.of(draws.thetas, draws.xs, draws.samples)
-        points = make_frame(members, "bag", scales).to_points(members)
-        members = members.double()
+        members = draws.bags(truth).double()
         size = members.shape[1]
         mean = members.mean(dim=1, keepdim=True)
         deviation = members.std(dim=1, keepdim=True).clamp_min(1e-300)
-        central, single = coverage(draws, seed=seed).ranks, sbc(draws, seed=seed).ranks
-        assert central is not None
-        assert single is not None
         return cls(
-            central,
-            single,
-            points.norm(dim=-1),
             _externally_studentised((members - mean) / deviation),
             truth,
             _is_constant(mean.squeeze(1), deviation.squeeze(1), size),
@@ -285,9 +291,9 @@ def _spreads(
     return [*findings, (Finding("tails", _sign(tails), p_value, size=tails), True)]
 
 
-def _shifts(evidence: _Errors) -> list[tuple[Finding, bool]]:
-    n = len(evidence.marginal)
-    means = (evidence.marginal.mean(dim=0) - 0.5).tolist()
+def _shifts(evidence: _Errors, ranks: Tensor) -> list[tuple[Finding, bool]]:
+    n = len(ranks)
+    means = (ranks.mean(dim=0) - 0.5).tolist()
     scores = [_z_score(column) for column in evidence.of_truth.T]
     # Truths above the draws, large ranks: q is too low.
     return [
@@ -320,25 +326,21 @@ def _correlation(evidence: _Errors) -> list[tuple[Finding, bool]]:
     return [(Finding("correlation", -_sign(score), p_value, first, second, size), True)]
 
 
-def _missing(evidence: _Errors) -> tuple[Finding, bool]:
-    far = evidence.coverage > _FAR
-    rows = torch.arange(len(far), device=evidence.truth.device)
-    own = evidence.distances[rows, evidence.truth].cpu()
-    others = evidence.distances.clone()
-    others[rows, evidence.truth] = 0
-    beyond = own > 1.5 * others.amax(dim=1).cpu()
+def _missing(truths: Truths) -> tuple[Finding, bool]:
+    ranks = truths.central
+    far = ranks > _FAR
     share = float(far.double().mean())
-    near = evidence.coverage[evidence.coverage <= 0.9] / 0.9
+    near = ranks[ranks <= 0.9] / 0.9
     uniform = len(near) > 0 and kstest(near.numpy(), "uniform").pvalue > 0.05
-    apart = bool(far.any()) and float(beyond[far].double().mean()) > 0.5
+    apart = bool(far.any()) and float(truths.far_away[far].double().mean()) > 0.5
     p_value = float(binom.sf(int(far.sum()) - 1, len(far), 1 - _FAR))
     finding = Finding("missing_mass", -1, p_value, size=share - (1 - _FAR))
     return finding, share >= 0.1 and bool(uniform) and apart
 
 
-def _x_error(evidence: _Errors, xs: Tensor) -> tuple[Finding, bool]:
-    columns = folded(features(xs))
-    observed = correlate(evidence.of_truth.T, columns)  # (d, F)
+def _x_error(ranks: Tensor, xs: Tensor) -> tuple[Finding, bool]:
+    columns = features(xs)
+    observed = correlate(ranks.T, columns)  # (d, 2 F)
     parameter, feature = divmod(int(observed.abs().argmax()), observed.shape[1])
     largest = float(observed[parameter, feature])
     p_value = min(1.0, observed.numel() * _two_sided(largest, len(xs)))

@@ -4,34 +4,127 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["embed_figure", "make_page", "make_table"]
+from sbi_colt.report.clouds import GREEN, ORANGE
+from sbi_colt.report.figures import panels
+from sbi_colt.report.text import (
+    HEADER,
+    comparison_headline,
+    comparison_notes,
+    comparison_tables,
+    headline,
+    report_rows,
+    report_sentences,
+)
 
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem;
-       padding: 1rem; }
-h1 { font-size: 1.4rem; margin: 0.5rem 0; }
-.verdict { border-left: 0.4rem solid #009E73; padding: 0.2rem 0.8rem; }
-.rejected { border-color: #D55E00; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums;
-        margin-bottom: 1rem; }
-th, td { padding: 0.25rem 0.8rem; text-align: right; border-bottom: 1px solid #8886; }
-th:first-child, td:first-child { text-align: left; }
-td, th { white-space: nowrap; }
-td:nth-child(2), th:nth-child(2) { text-align: left; }
-@media (max-width: 30rem) { th, td { padding: 0.2rem 0.35rem; font-size: 0.85rem; } }
-.figures { display: grid; gap: 0.8rem;
-           grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); }
-img { width: 100%; height: auto; background: white; }
-footer { font-size: 0.85rem; opacity: 0.75; margin-top: 1.5rem; }
+if TYPE_CHECKING:
+    from sbi_colt.report.comparison import ComparisonReport
+    from sbi_colt.report.diagnostic import DiagnosticReport
+
+__all__ = [
+    "comparison_body",
+    "comparison_page",
+    "embed_figure",
+    "make_page",
+    "make_table",
+    "report_body",
+    "report_page",
+    "write_text",
+]
+
+_STYLE = f"""
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem;
+       padding: 1rem; }}
+h1 {{ font-size: 1.4rem; margin: 0.5rem 0; }}
+.verdict {{ border-left: 0.4rem solid {GREEN}; padding: 0.2rem 0.8rem; }}
+.rejected {{ border-color: {ORANGE}; }}
+.scroll {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums;
+        margin-bottom: 1rem; }}
+th, td {{ padding: 0.25rem 0.8rem; text-align: right; border-bottom: 1px solid #8886; }}
+th:first-child, td:first-child {{ text-align: left; }}
+td, th {{ white-space: nowrap; }}
+td:nth-child(2), th:nth-child(2) {{ text-align: left; }}
+@media (max-width: 30rem) {{
+  th, td {{ padding: 0.2rem 0.35rem; font-size: 0.85rem; }}
+}}
+.figures {{ display: grid; gap: 0.8rem;
+           grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); }}
+img {{ width: 100%; height: auto; background: white; }}
+footer {{ font-size: 0.85rem; opacity: 0.75; margin-top: 1.5rem; }}
 """
+
+
+def report_page(report: DiagnosticReport) -> str:
+    """Return the page of a report on one posterior."""
+    figures = []
+    for description, plot in panels(report.results, report.names, report.level):
+        figure = Figure(figsize=(5, 4.2), layout="constrained")
+        plot(figure.add_subplot())
+        figures.append(embed_figure(figure, description))
+    return make_page(
+        "Posterior diagnostics",
+        headline(report),
+        report.rejected,
+        [_report_content(report), '<div class="figures">', *figures, "</div>"],
+        f"sbi_colt; seed {report.seed}",
+    )
+
+
+def report_body(report: DiagnosticReport) -> str:
+    """Return verdict, table and sentences of a report, for a notebook."""
+    return _verdict(headline(report)) + _report_content(report)
+
+
+def comparison_page(comparison: ComparisonReport) -> str:
+    """Return the page of a comparison."""
+    reports = comparison.reports.values()
+    return make_page(
+        "Posteriors compared",
+        comparison_headline(comparison),
+        all(report.rejected for report in reports),
+        [
+            _comparison_content(comparison),
+            embed_figure(comparison.plot(), "distances with intervals"),
+        ],
+        f"sbi_colt; seed {next(iter(reports)).seed}",
+    )
+
+
+def comparison_body(comparison: ComparisonReport) -> str:
+    """Return tables and sentences of a comparison, for a notebook."""
+    head = _verdict(comparison_headline(comparison))
+    return head + _comparison_content(comparison)
+
+
+def _report_content(report: DiagnosticReport) -> str:
+    table = make_table(HEADER, report_rows(report))
+    return f'<div class="scroll">{table}</div>{_paragraphs(report_sentences(report))}'
+
+
+def _comparison_content(comparison: ComparisonReport) -> str:
+    tables = "".join(
+        f'<div class="scroll">{make_table(header, rows)}</div>'
+        for header, *rows in comparison_tables(comparison)
+    )
+    return tables + _paragraphs(comparison_notes(comparison))
+
+
+def _verdict(text: str) -> str:
+    return f"<p><strong>{escape(text)}</strong></p>"
+
+
+def _paragraphs(sentences: Iterable[str]) -> str:
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
 def make_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -49,11 +142,12 @@ def make_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
-def embed_figure(figure: Figure, description: str) -> str:
-    """Return a figure as an image inside the page, and close it."""
+def embed_figure(picture: Figure | Axes, description: str) -> str:
+    """Return a figure, or that of an Axes, as an image inside the page."""
+    figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
+    assert figure is not None
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
-    plt.close(figure)
     data = base64.b64encode(buffer.getvalue()).decode()
     return f'<img alt="{escape(description)}" src="data:image/png;base64,{data}">'
 
@@ -87,3 +181,14 @@ def make_page(
 </body>
 </html>
 """
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a text file as a whole: a failure leaves an older file as it was."""
+    path = Path(os.path.realpath(path))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,29 +1,37 @@
-"""Results on disk: arrays and JSON in one ``.npz`` file, never pickled objects."""
+"""Reports on disk: arrays and JSON in one ``.npz`` file, never pickled objects."""
 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from sbi_colt.colt import prepare
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
-from sbi_colt.files import prefixed, unprefixed
+from sbi_colt.files import load_file, prefixed, save_file, unprefixed
 from sbi_colt.probes.coordinates import Scales
 from sbi_colt.probes.networks import x_features
 from sbi_colt.probes.training import History
 from sbi_colt.randomness import generator_from, isolated_rng
+from sbi_colt.report.findings import Finding
+from sbi_colt.report.storage_checks import check_header, check_result
+from sbi_colt.report.trends import Trend
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
 from sbi_colt.results.local import Evidence
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.ranks import RankTable
 
-__all__ = ["pack_result", "unpack_result"]
+if TYPE_CHECKING:
+    from sbi_colt.report.diagnostic import DiagnosticReport
 
+__all__ = ["load_report", "pack_result", "save_report", "unpack_result"]
+
+_FORMAT = "sbi_colt.DiagnosticReport/1"
 _NUMBERS = (
     "p_value",
     "test_p_value",
@@ -37,6 +45,57 @@ _NUMBERS = (
     "seed",
 )
 _DRAWS = ("thetas", "xs", "samples")
+
+
+def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
+    """Write a report to a file."""
+    header = {
+        "format": _FORMAT,
+        "level": report.level,
+        "findings": [vars(finding) for finding in report.findings],
+        "trend": None if report.trend is None else vars(report.trend),
+        "names": list(report.names),
+        "cost": {**vars(report.cost), "seconds": dict(report.cost.seconds)},
+        "seed": report.seed,
+        "x_shape": list(report.x_shape),
+        "results": {},
+    }
+    tensors: dict[str, Tensor] = {}
+    for name, result in report.results.items():
+        header["results"][name], own = pack_result(result)
+        tensors |= {f"{name}/{key}": value for key, value in own.items()}
+    save_file(path, header, tensors)
+
+
+def load_report(
+    path: str | os.PathLike,
+    embedding_net: nn.Module | None = None,
+    embedding: nn.Module | Callable[[Tensor], Tensor] | None = None,
+) -> dict[str, Any]:
+    """Return the fields of a report from a file, checked; the cost is a dict."""
+    header, tensors = load_file(path, _FORMAT)
+    check_header(header, path)
+    results = {}
+    for name, own in header["results"].items():
+        start = f"{name}/"
+        parts = {
+            key.removeprefix(start): value
+            for key, value in tensors.items()
+            if key.startswith(start)
+        }
+        check_result(name, own, parts, len(header["names"]), path)
+        results[name] = unpack_result(own, parts, embedding_net, embedding)
+    trend = header["trend"]
+    return {
+        "results": results,
+        "level": header["level"],
+        "findings": tuple(Finding(**plain) for plain in header["findings"]),
+        "trend": None if trend is None else Trend(**trend),
+        "names": tuple(header["names"]),
+        "cost": header["cost"],
+        "seed": header["seed"],
+        "x_shape": tuple(header["x_shape"]),
+    }
 
 
 def pack_result(

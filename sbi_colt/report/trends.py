@@ -6,20 +6,27 @@ import math
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
-from sbi_colt.draws import Draws
-from sbi_colt.probes.coordinates import Scales, make_frame
 from sbi_colt.randomness import digest, generator_from
-from sbi_colt.stats.ranks import RankTable
+from sbi_colt.report.truths import Truths
 from sbi_colt.stats.redraw import redrawn_p_value
 
-__all__ = ["Trend", "correlate", "feature_index", "features", "find_trend", "folded"]
+__all__ = [
+    "TREND_KINDS",
+    "Trend",
+    "correlate",
+    "feature_index",
+    "features",
+    "find_trend",
+]
 
+TREND_KINDS = ("central", "below")
 # Features of x that are looked at; more are thinned out evenly.
 _MAX_FEATURES = 50
-_NUM_REDRAWS = 999
-# Numbers of re-drawn answers held at once.
+_NUM_PERMUTATIONS = 999
+# Numbers of permuted answers held at once.
 _CHUNK = 2**22
 
 
@@ -32,9 +39,11 @@ class Trend:
         kind: ``"central"`` (whether truths lie in the central half of q) or ``"below"``
             (whether they lie below its median).
         parameter: The parameter that it is about; `None` for all of them together.
-        p_value: Exact p-value of the largest correlation, by re-drawing the bags.
-            Null: q(θ | x) = p(θ | x); resolution 1/1000.
-        shares: Share of such truths where the feature is low, middling and high (thirds
+        p_value: Permutation p-value (1 + #{permuted ≥ observed}) / (1 + B) of the
+            largest correlation. Null hypothesis: the error does not depend on x, that
+            is, the ranks of the truths are independent of x; q may be wrong. Exact;
+            sample size N, all pairs; resolution 1/1000, as B = 999.
+        shares: Share of such truths where the feature is low, medium and high (thirds
             of the pairs); 1/2 where q is right.
     """
 
@@ -48,78 +57,58 @@ class Trend:
         object.__setattr__(self, "shares", tuple(self.shares))  # a list from JSON
 
 
-def find_trend(draws: Draws, seed: int) -> Trend:
+def find_trend(truths: Truths, xs: Tensor, seed: int) -> Trend:
     """Return the feature of x on which the error depends most.
 
-    For each pair it is asked whether the truth lies in the central half of its bag, by
-    Mahalanobis distance and for each parameter, and whether it lies below the median of
-    each parameter. The answers are correlated with each feature of x and with the
-    feature's distance from its median; the largest correlation counts, and the same is
-    done when another member of each bag plays the truth.
+    Each truth answers 1 + 2 d questions (`Truths.answers`): does it lie in the central
+    half of q, or below the median of a parameter? The answers are correlated with the
+    ranks of each feature of x over the pairs, and with the distances of these ranks
+    from their middle; ranks, because a few extreme xs would decide a correlation
+    with x itself. The largest correlation counts. Its null distribution comes from
+    permuting the truths against the xs.
+
+    Args:
+        truths: Where the true parameters stand in their bags.
+        xs: Observations, with shape ``(N, …)``.
+        seed: The report's seed.
     """
-    generator = generator_from(seed, "trend", digest(draws.thetas, draws.xs))
-    truth = draws.place_truths(generator)
-    members = draws.bags(truth)
-    scales = Scales.of(draws.thetas, draws.xs, draws.samples)
-    distances = make_frame(members, "bag", scales).to_points(members).norm(dim=-1)
-    below = _ranks(RankTable.of(members.unbind(-1), generator))
-    answers = torch.cat(
-        [
-            _ranks(RankTable.of([distances], generator)) <= 0.5,
-            (below - 0.5).abs() <= 0.25,
-            below <= 0.5,
-        ]
-    ).float()  # (1 + 2 d, N, K + 1)
-    columns = features(draws.xs)
-    both = folded(columns)
-
-    def correlations(chosen: Tensor) -> Tensor:
-        return correlate(_take(answers, chosen), both)  # (..., 1 + 2 d, F)
-
-    observed = correlations(truth)
-    question, best = divmod(int(observed.abs().argmax()), observed.shape[1])
-    shape = (_NUM_REDRAWS, len(draws))
-    chosen = torch.randint(members.shape[1], shape, generator=generator)
-    step = max(1, _CHUNK // (len(answers) * len(draws)))
-    null = torch.cat(
-        [
-            correlations(part.to(truth.device)).abs().amax(dim=(-1, -2))
-            for part in chosen.split(step)
-        ]
-    )
-    feature = best % columns.shape[1]
-    own = _take(answers, truth)[question]
+    generator = generator_from(seed, "trend", digest(truths.marginal, xs))
+    answers, columns = truths.answers(), features(xs)  # (1 + 2 d, N), (N, 2 F)
+    observed = correlate(answers, columns).abs()
+    question, best = divmod(int(observed.argmax()), observed.shape[1])
+    step = max(1, _CHUNK // answers.numel())
+    null = []
+    for start in range(0, _NUM_PERMUTATIONS, step):
+        shape = (min(step, _NUM_PERMUTATIONS - start), len(truths))
+        order = torch.rand(shape, generator=generator).argsort(dim=1)
+        permuted = answers[:, order].transpose(0, 1)  # (b, 1 + 2 d, N)
+        null.append(correlate(permuted, columns).abs().amax(dim=(-1, -2)))
+    feature = best % (columns.shape[1] // 2)
     thirds = columns[:, feature].argsort().tensor_split(3)
     return Trend(
-        feature_index(draws.xs, feature),
-        "central" if question <= draws.dim else "below",
-        (question - 1) % draws.dim if question else None,
-        redrawn_p_value(float(observed.abs().max()), null, generator),
-        tuple(float(own[third].mean()) for third in thirds),
+        feature_index(xs, feature),
+        "central" if question <= truths.dim else "below",
+        (question - 1) % truths.dim if question else None,
+        redrawn_p_value(float(observed.max()), torch.cat(null), generator),
+        tuple(float(answers[question, third].mean()) for third in thirds),
     )
-
-
-def _ranks(table: RankTable) -> Tensor:
-    return (table.places + table.offsets.unsqueeze(2)) / table.bag_size
-
-
-def _take(answers: Tensor, members: Tensor) -> Tensor:
-    rows = torch.arange(answers.shape[1], device=answers.device)
-    return answers[:, rows, members].movedim(0, -2)
 
 
 def features(xs: Tensor) -> Tensor:
-    """Return at most 50 columns of the flattened xs, ``(N, F)``."""
-    flat = xs.double().reshape(len(xs), -1)
-    return flat[:, :: math.ceil(flat.shape[1] / _MAX_FEATURES)]
+    """Return ranks of at most 50 columns of xs, then their distances from the middle.
 
-
-def folded(columns: Tensor) -> Tensor:
-    """Return columns ``(N, F)`` and their distances from their medians."""
-    return torch.cat([columns, (columns - columns.median(dim=0).values).abs()], dim=1)
+    Ranks are those among the N pairs, between −1/2 and 1/2; equal values share their
+    mean rank. With shape ``(N, 2 F)``.
+    """
+    flat = xs.detach().cpu().double().reshape(len(xs), -1)
+    columns = flat[:, :: math.ceil(flat.shape[1] / _MAX_FEATURES)]
+    ranks = torch.from_numpy(rankdata(columns.numpy(), axis=0))
+    centred = (ranks - (len(xs) + 1) / 2) / len(xs)
+    return torch.cat([centred, centred.abs()], dim=1)
 
 
 def feature_index(xs: Tensor, column: int) -> int:
+    """Return the place in the flattened x of one of the F columns of `features`."""
     size = xs[0].numel()
     return column * math.ceil(size / _MAX_FEATURES)
 

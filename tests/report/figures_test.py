@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
 from configs import make_config
@@ -61,7 +62,6 @@ def test_the_band_holds_the_curves_of_a_correct_posterior(generator):
         ax = plot_ranks(TestResult("own", 1.0, 0.0, ranks), level=0.2)
         band = ax.collections[0].get_paths()[0].vertices[:, 1].max()
         inside += abs(ax.lines[-1].get_ydata()).max() <= band
-        plt.close(ax.figure)
     assert 25 <= inside <= 40  # 80% of 40, within four standard errors
 
 
@@ -95,6 +95,22 @@ def test_the_map_of_a_correct_posterior_is_grey():
     )
     chance, clear = plot_discrepancy_map(report.colt).collections[:2]
     assert len(clear.get_offsets()) < 0.25 * len(chance.get_offsets())
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8])
+def test_any_integer_is_a_number_of_neighbours(reports, kind):
+    colt = reports[1, 1].colt
+    curves = [
+        plot_discrepancy_map(colt, features=feature, num_neighbours=number).lines[1]
+        for feature, number in ((0, 40), (kind(0), kind(40)))
+    ]
+    assert (curves[0].get_ydata() == curves[1].get_ydata()).all()
+
+
+@pytest.mark.parametrize("number", [0, -3, 2.5, True])
+def test_other_numbers_of_neighbours_are_refused(reports, number):
+    with pytest.raises((TypeError, ValueError), match="num_neighbours: expected"):
+        plot_discrepancy_map(reports[1, 1].colt, num_neighbours=number)
 
 
 def test_results_without_ranks_are_named(reports):

@@ -4,12 +4,22 @@ from configs import make_config
 
 from sbi_colt import CoLT, Draws
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
+from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.report.findings import find
 from sbi_colt.report.trends import find_trend
+from sbi_colt.report.truths import Truths
 
 
-def kinds(draws, **options):
-    found = find(draws, None, 0.05, seed=0, **options)
+def found_in(draws, colt=None, trend=None):
+    return find(draws, Truths.of(draws, 0), colt, 0.05, 0, trend)
+
+
+def trend_in(draws):
+    return find_trend(Truths.of(draws, 0), draws.xs, 0)
+
+
+def kinds(draws):
+    found = found_in(draws)
     return [(f.kind, f.sign, f.parameter) for f in found]
 
 
@@ -24,7 +34,7 @@ def test_false_findings_are_at_the_level(generator, within_binomial_band):
     for _ in range(200):
         xs, members = noise(generator, 10, 100, 2)
         false += bool(kinds(Draws(xs + members[0], xs, xs + members[1:])))
-    # Holm is conservative, so only too many count.
+    # Bonferroni's adjustment is conservative, so only too many count.
     assert false <= 20  # the upper end of the 99% band of 0.05 over 200
 
 
@@ -78,7 +88,7 @@ def test_an_error_that_changes_with_x_is_named(generator):
     wrong[:, 2] += 0.6 * xs[:, 0]
     (finding, *_) = [
         f
-        for f in find(Draws(xs + members[0], xs, wrong + members[1:]), None, 0.05, 0)
+        for f in found_in(Draws(xs + members[0], xs, wrong + members[1:]))
         if f.kind == "x_error"
     ]
     assert (finding.parameter, finding.feature, finding.sign) == (2, 0, -1)
@@ -168,7 +178,7 @@ def test_where_names_any_shape_of_dependence(generator):
         noise = torch.randn(101, 1000, 2, generator=generator)
         samples = xs + width(xs) * noise[1:]
         samples[..., 0] += shift(xs)
-        return find_trend(Draws(xs + noise[0], xs, samples), 0)
+        return trend_in(Draws(xs + noise[0], xs, samples))
 
     ends = trend(lambda xs: torch.where(xs[:, 1:].abs() > 1, 3.0, 1.0), lambda xs: 0)
     assert (ends.feature, ends.kind, ends.p_value) == (1, "central", 0.001)
@@ -186,7 +196,7 @@ def test_an_error_that_is_alike_everywhere_depends_on_nothing(generator):
     xs = torch.randn(1000, 1, generator=generator)
     skewed = torch.rand(1000, 1, generator=generator).log().neg() - 1
     samples = xs + torch.randn(200, 1000, 1, generator=generator)
-    assert find_trend(Draws(xs + skewed, xs, samples), 0).p_value > 0.01
+    assert trend_in(Draws(xs + skewed, xs, samples)).p_value > 0.01
 
 
 def test_a_width_that_changes_with_x_is_not_called_tails(generator):
@@ -194,7 +204,7 @@ def test_a_width_that_changes_with_x_is_not_called_tails(generator):
     noise = torch.randn(101, 1000, 1, generator=generator)
     width = torch.where(xs < 0, 1.8, 1 / 1.8)
     draws = Draws(xs + noise[0], xs, xs + width * noise[1:])
-    found = find(draws, None, 0.05, 0, find_trend(draws, 0))
+    found = found_in(draws, None, trend_in(draws))
     assert "tails" not in {finding.kind for finding in found}
 
 
@@ -203,8 +213,56 @@ def test_false_trends_are_at_the_level(generator, within_binomial_band):
     for _ in range(200):
         xs, members = noise(generator, 10, 60, 2)
         draws = Draws(xs + members[0], xs, xs + members[1:])
-        false += find_trend(draws, 0).p_value <= 0.05
+        false += trend_in(draws).p_value <= 0.05
     assert within_binomial_band(false, 200, 0.05)
+
+
+@pytest.mark.parametrize(("width", "shift"), [(2.5, 0.0), (1.0, 0.9)])
+def test_an_error_that_is_the_same_at_every_x_has_no_trend(
+    generator, within_binomial_band, width, shift
+):
+    """Lognormal x: reports that reject print "depends on x" at the level only."""
+    rejected, printed = 0, 0
+    for i in range(200):
+        xs = torch.randn(60, 2, generator=generator).mul(1.5).exp()
+        members = torch.randn(21, 60, 2, generator=generator)
+        draws = Draws(members[0], xs, width * members[1:] + shift)
+        report = diagnose_draws(
+            draws, methods=("sbc",), seed=i, show_progress_bar=False
+        )
+        rejected += report.rejected
+        printed += "the error depends on" in str(report).replace("\n", " ")
+    assert rejected >= 180
+    assert within_binomial_band(printed, rejected, 0.05)
+
+
+@pytest.mark.parametrize("law", ["lognormal", "cauchy"])
+def test_an_error_where_x_is_large_is_found_for_any_law_of_x(generator, law):
+    found = 0
+    for _ in range(20):
+        xs = torch.randn(300, 2, generator=generator)
+        wrong = xs[:, 1:] > 0
+        if law == "lognormal":
+            xs = xs.mul(2).exp()
+        else:
+            xs = xs / torch.randn(300, 1, generator=generator).abs()
+        members = torch.randn(51, 300, 1, generator=generator)
+        samples = torch.where(wrong, 2.5, 1.0) * members[1:]
+        trend = trend_in(Draws(members[0], xs, samples))
+        found += trend.p_value <= 0.01 and trend.feature == 1
+    assert found >= 18
+
+
+def test_false_findings_are_rare_for_heavy_tailed_xs(generator):
+    """Lognormal and Cauchy xs, exact posteriors; Bonferroni is conservative."""
+    false = 0
+    for i in range(200):
+        xs = torch.randn(100, 2, generator=generator)
+        other = torch.randn(100, 2, generator=generator)
+        xs = xs.mul(2).exp() if i % 2 else xs / other
+        members = torch.randn(11, 100, 2, generator=generator)
+        false += bool(kinds(Draws(members[0], xs, members[1:])))
+    assert false <= 20  # the upper end of the 99% band of 0.05 over 200
 
 
 def linear(generator, shift, width, num_pairs=500, num_samples=60):
@@ -260,5 +318,5 @@ def test_x_that_says_nothing_may_be_ignored(generator):
         result = CoLT(make_config(max_epochs=2), seed=0)
         train, test = draws.split(0.5, seed=0)
         colt = result.fit(train, show_progress_bar=False).test(test)
-        found = find(draws, colt, 0.05, 0, find_trend(draws, 0))
+        found = found_in(draws, colt, trend_in(draws))
         assert "ignores_x" not in {finding.kind for finding in found}

@@ -1,0 +1,149 @@
+"""Which of two posteriors is closer: level for equally wrong ones, and power."""
+
+import pytest
+import torch
+from scipy.stats import norm, ttest_rel
+
+from sbi_colt.stats.paired import Regions, closer_p_value
+from sbi_colt.stats.uniformity import ks_statistic, worst_level
+
+NORMAL = torch.distributions.Normal(0.0, 1.0)
+NUM_TRAIN, NUM_TEST, NUM_DRAWS = 150, 350, 100
+
+
+def probe_ranks(truths, shift, width, generator):
+    """Ranks of truths among draws of N(shift, width²) under three probes, (3, n).
+
+    Below the truth; nearer to the centre; nearer to the point 1. Draws are finite:
+    their number below the truth is binomial, independent between posteriors.
+    """
+    z = (truths - shift) / width
+    low, high = truths.minimum(2 - truths), truths.maximum(2 - truths)
+    masses = torch.stack(
+        [
+            NORMAL.cdf(z),
+            2 * NORMAL.cdf(z.abs()) - 1,
+            NORMAL.cdf((high - shift) / width) - NORMAL.cdf((low - shift) / width),
+        ]
+    ).clamp(0, 1)
+    draws = torch.full_like(masses, NUM_DRAWS)
+    counts = torch.binomial(draws, masses, generator=generator)
+    return (counts + torch.rand(masses.shape, generator=generator)) / (NUM_DRAWS + 1)
+
+
+def gaussian(n, generator):
+    return torch.randn(n, generator=generator)
+
+
+def skewed(n, generator):
+    return -torch.rand(n, generator=generator).log() - 1
+
+
+def regions(truths, posterior, generator, probes=slice(None)):
+    """Ranks of test pairs, and the regions that the training pairs choose."""
+    ranks = probe_ranks(truths, *posterior, generator)[probes]
+    worst = [worst_level(row) for row in ranks[:, :NUM_TRAIN]]
+    signs = [1 if share_p >= share else -1 for share, share_p in worst]
+    return Regions(ranks[:, NUM_TRAIN:], [share for share, _ in worst], signs)
+
+
+def claims(first, second, law, num_repetitions, probes=slice(None)):
+    """How often "first is closer" and "second is closer" are claimed at 0.05."""
+    generator = torch.Generator().manual_seed(1)
+    counts = [0, 0]
+    for _ in range(num_repetitions):
+        truths = law(NUM_TRAIN + NUM_TEST, generator)
+        a, b = (regions(truths, q, generator, probes) for q in (first, second))
+        counts[0] += closer_p_value(a, b) <= 0.05
+        counts[1] += closer_p_value(b, a) <= 0.05
+    return counts
+
+
+def distance(shift, width):
+    """The largest deviation over the three probes, from very many truths."""
+    generator = torch.Generator().manual_seed(0)
+    truths = torch.randn(200_000, generator=generator)
+    return float(ks_statistic(probe_ranks(truths, shift, width, generator)).max())
+
+
+# A width below 1 with the same distance as the width 1.5.
+NARROW = 0.668
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "law"),
+    [
+        ((0, 1.5), (0, 1.5), gaussian),
+        ((0.5, 1.0), (0.5, 1.0), gaussian),
+        ((0, 1.5), (0, NARROW), gaussian),
+        ((0, 1.1), (0, 1.1), gaussian),
+        ((0, 1.0), (0, 1.0), gaussian),
+        ((0, 1.0), (0, 1.0), skewed),
+        ((0.3, 1.5), (0.3, 1.5), skewed),
+    ],
+    ids=["wide", "shift", "wide-narrow", "mild", "exact", "skewed", "skewed wide"],
+)
+def test_equally_wrong_posteriors_are_not_told_apart(first, second, law):
+    # The upper end of the 99% band of 0.05 over 300; the test is conservative.
+    assert max(claims(first, second, law, 300)) <= 25
+
+
+@pytest.mark.parametrize("law", [gaussian, skewed])
+def test_one_probe_is_enough_for_the_level(law):
+    assert max(claims((0.3, 1.5), (0.3, 1.5), law, 300, slice(1))) <= 25
+
+
+def test_opposite_shifts_of_the_same_size_are_not_told_apart():
+    """The third probe is left out: it does not see both alike."""
+    assert max(claims((0.4, 1.0), (-0.4, 1.0), gaussian, 300, slice(2))) <= 25
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((0.2, 1.0), (0.56, 1.0)), ((0.2, 1.0), (0, 1.6)), ((0, 1.18), (-0.56, 1.0))],
+)
+def test_distances_of_8_and_22_per_cent_are_told_apart(first, second):
+    assert distance(*first) == pytest.approx(0.08, abs=0.01)
+    assert distance(*second) == pytest.approx(0.22, abs=0.01)
+    told, wrong = claims(first, second, gaussian, 200)
+    assert told >= 184
+    assert wrong == 0
+
+
+def test_one_region_that_is_as_bad_prevents_the_claim(generator):
+    """The largest deviation decides, not the mean over the regions."""
+    uniform = torch.rand(3, 400, generator=generator)
+    bad = torch.rand(3, 400, generator=generator) ** 3
+    second = Regions(bad, [0.4] * 3, [1] * 3)
+    first = Regions(uniform, [0.4] * 3, [1] * 3)
+    assert closer_p_value(first, second) < 1e-6
+    one_bad = torch.cat([uniform[:2], bad[2:].flip(-1)])
+    assert closer_p_value(Regions(one_bad, [0.4] * 3, [1] * 3), second) > 0.01
+
+
+def test_a_region_that_training_did_not_choose_counts(generator):
+    """The first deviates at 0.4; training chose 0.9, where it is nearly right."""
+    ranks = torch.rand(2, 1, 400, generator=generator) ** 3
+    second = Regions(ranks[1], [0.4], [1])
+    assert closer_p_value(Regions(ranks[0], [0.99], [-1]), second) > 0.01
+
+
+def test_the_p_value_is_the_largest_of_scipys_paired_t_tests(generator):
+    ranks = torch.rand(2, 1, 90, generator=generator, dtype=torch.float64)
+    first, second = (Regions(ranks[i] ** (1.2 + i), [0.35], [1]) for i in range(2))
+    worst = second.excesses[0]
+    others = [first.excesses[0]] + [
+        sign * ((first.ranks[0] <= u / 10).double() - u / 10)
+        for u in range(1, 10)
+        for sign in (1, -1)
+    ]
+    tests = [ttest_rel(worst, other, alternative="greater") for other in others]
+    expected = max(test.pvalue for test in tests)
+    assert closer_p_value(first, second) == pytest.approx(expected)
+
+
+def test_a_correct_posterior_has_mean_excess_zero(generator):
+    ranks = torch.rand(2, 10_000, generator=generator)
+    table = Regions(ranks, [0.2, 0.7], [1, -1]).excesses
+    score = table.mean(dim=1) / table.std(dim=1) * 100
+    assert score.abs().max() < norm.isf(0.001)
