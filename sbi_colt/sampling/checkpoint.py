@@ -47,6 +47,16 @@ _REFERENCE = "reference"
 _TOLERANCE = 1e-4
 _ROUNDING = 1e-6
 
+_UNSEEDED = (
+    "The posterior's draws do not follow the seed: with the same random state it gives "
+    "other draws, so they cannot be recognised."
+)
+_ADVICE = (
+    'Use a new folder and give the posterior a name with checkpoint_name="…"; you then '
+    "vouch that runs with this name and folder have the same posterior, and draws are "
+    "not compared."
+)
+
 
 class Checkpoint:
     """A folder of finished parts; with ``path=None`` nothing is kept.
@@ -109,36 +119,32 @@ class Checkpoint:
         stored = self._reference()
         if stored is None:
             stored = self._keep_reference(fresh, is_batched, _agree(fresh, draw()))
-            if not stored["follows_seed"]:
-                warn_caller(
-                    f"checkpoint: {self._unseeded()} If this run is interrupted, it "
-                    f"cannot be resumed from {self.path}. {self._advice()}"
-                )
-                return
-        if not stored["follows_seed"]:
-            raise ValueError(
-                f"checkpoint: {self.path} cannot be resumed. {self._unseeded()} "
-                f"{self._advice()}"
+        is_first = stored["draws"] is fresh
+        if is_first and not stored["follows_seed"]:
+            warn_caller(
+                f"checkpoint: {_UNSEEDED} If this run is interrupted, it cannot be "
+                f"resumed from {self.path}. {_ADVICE}"
             )
+        if is_first:
+            return
         if bool(stored["is_batched"]) != is_batched:
             raise ValueError(
                 f"checkpoint: {self.path} belongs to another run "
                 "(use_batched_sampling differs); use another folder, or the same "
                 "arguments as the run that made it."
             )
-        if _agree(stored["draws"], fresh):
+        if stored["follows_seed"] and _agree(stored["draws"], fresh):
             return
-        if not _agree(fresh, draw()):
+        if not stored["follows_seed"] or not _agree(fresh, draw()):
             raise ValueError(
-                f"checkpoint: {self.path} cannot be resumed. {self._unseeded()} "
-                f"{self._advice()}"
+                f"checkpoint: {self.path} cannot be resumed. {_UNSEEDED} {_ADVICE}"
             )
         raise ValueError(
             f"checkpoint: {self.path} holds draws of another posterior: with the same "
             "random numbers at the same xs, this posterior gives other draws. Use "
             "another folder, or the posterior of the run that made it. If it is the "
             "same posterior and its draws depend on the machine (a GPU, long Markov "
-            f"chains), start again: {self._advice()}"
+            f"chains), start again. {_ADVICE}"
         )
 
     def load(self, name: str) -> dict[str, Tensor] | None:
@@ -212,21 +218,6 @@ class Checkpoint:
         except FileExistsError:
             return self._reference() or reference
         return reference
-
-    @staticmethod
-    def _unseeded() -> str:
-        return (
-            "The posterior's draws do not follow the seed: with the same random state "
-            "it gives other draws, so they cannot be recognised."
-        )
-
-    @staticmethod
-    def _advice() -> str:
-        return (
-            'Use a new folder and give the posterior a name with checkpoint_name="…"; '
-            "you then vouch that runs with this name and folder have the same "
-            "posterior, and draws are not compared."
-        )
 
 
 def _as_array(item: tuple[str, Tensor]) -> tuple[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Draws as they come in: accepted ones pooled by x, and what came of them."""
+"""Accepted draws, collected by x, and the result of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SamplingError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class PosteriorSamples:
-    """Posterior draws, and what became of the xs.
+    """Posterior draws, and which xs have them.
 
     Args:
         samples: Draws with shape ``(S, N, d)``; NaN for the xs left out.

@@ -402,3 +402,16 @@ def test_runs_at_the_same_time_share_a_folder(kept):
         "reference.npz",
         "part.npz",
     }
+
+
+def test_a_run_that_began_a_moment_later_is_compared_too(kept):
+    """Both find an empty folder; the second to write its reference is refused."""
+    header = {"seed": 0, "checkpoint_name": None}
+    first, second = Checkpoint(kept, header), Checkpoint(kept, header)
+
+    def draw_while_the_other_writes():
+        first.recognise(lambda: torch.zeros(3, 1, 1), is_batched=True)
+        return torch.ones(3, 1, 1)
+
+    with pytest.raises(ValueError, match="holds draws of another posterior"):
+        second.recognise(draw_while_the_other_writes, is_batched=True)
