@@ -76,19 +76,20 @@ def diagnose(
 ) -> DiagnosticReport:
     """Test a posterior with CoLT beside SBC, TARP and C2ST, on the same draws.
 
-    Pairs (θ*, x) come from prior and simulator, draws θ^1, …, θ^S from q(θ | x).
-    Each method asks in its own way whether θ* is one more of them; `DiagnosticReport`
-    has the formula that makes one verdict of their p-values.
+    Pairs (θ*, x) come from the prior and the simulator, draws θ^1, …, θ^S from the
+    posterior q(θ | x). If q is right, θ* is one more draw from q at its x; each method
+    tests that in its own way. `DiagnosticReport` combines their p-values into one
+    verdict.
 
     Args:
-        posterior: What to test: a posterior of sbi, a callable or an object with
-            ``sample``; see `draw_posterior_samples`.
-        prior: Prior, to simulate pairs from; with ``simulator``.
-        simulator: Simulator of x given θ; with ``prior``.
-        thetas: True parameters of pairs already simulated, with shape ``(N, d)``. The
-            posterior must not have been trained on them.
+        posterior: The posterior to test: any sbi posterior, a callable, or an object
+            with a ``sample`` method; see `draw_posterior_samples`.
+        prior: Prior, to simulate pairs from together with ``simulator``.
+        simulator: Simulator of x given θ.
+        thetas: True parameters of pairs that are already simulated, with shape
+            ``(N, d)``. The posterior must not have been trained on them.
         xs: Their observations, with shape ``(N, …)``.
-        num_simulations: Pairs to simulate, with ``prior`` and ``simulator``.
+        num_simulations: Number of pairs to simulate with ``prior`` and ``simulator``.
         num_posterior_samples: Draws per x.
         methods: Names (``"colt"``, ``"sbc"``, ``"tarp"``, ``"c2st"``, ``"coverage"``),
             functions of your own, or pairs of a name and a function, such as
@@ -96,11 +97,13 @@ def diagnose(
             `Draws` to a `TestResult`, a dict with ``p_value`` and ``statistic``, or a
             p-value.
         config: Settings of CoLT.
-        level: Level of the verdict, controlled over all methods by Holm's adjustment.
+        level: Level of the verdict. Holm's adjustment makes the chance that any method
+            rejects a correct posterior at most this.
         parameter_names: Names of the parameters, used everywhere.
         seed: Seed of everything.
         device: Device to train and test on.
-        num_workers: Processes for simulators and samplers that take one at a time.
+        num_workers: Number of processes for simulators and samplers that handle one
+            input at a time.
         show_progress_bar: Whether to show progress.
         **sampling: Further options of `draw_posterior_samples`, such as
             ``max_sampling_time`` and ``checkpoint``.
@@ -203,12 +206,12 @@ def diagnose_draws(
         seconds: Seconds that simulation and sampling took, by step; they count among
             the report's costs.
     """
-    check_options(methods, level)
+    runs = check_options(methods, level)
     names = _checked_names(parameter_names, draws.dim)
     seed = resolve_seed(seed)
     draws = draws.to(device)
     settings = _Settings(config or CoLTConfig(), seed, device, show_progress_bar)
-    results, spent = _run_methods(draws, _resolve(methods), settings)
+    results, spent = _run_methods(draws, runs, settings)
     findings, trend = (), None
     if min(holm([result.p_value for result in results.values()])) <= level:
         start = time.perf_counter()
@@ -361,8 +364,10 @@ def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def check_options(methods: Sequence[str | Callable], level: float) -> None:
-    """Raise where methods or level are not what `diagnose` takes."""
-    _resolve(methods)
+def check_options(
+    methods: Sequence[str | Callable], level: float
+) -> dict[str, _Method]:
+    """Return the methods by name; raise where methods or level cannot be used."""
     if isinstance(level, str) or not 0 < level < 1:
         raise ValueError(f"level: expected a number in (0, 1), got {level!r}.")
+    return _resolve(methods)

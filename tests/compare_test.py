@@ -98,7 +98,7 @@ def test_a_pair_that_one_posterior_lacks_is_left_out_for_all(generator, monkeypa
         if posterior.bad_below == -torch.inf:
             return draws
         kept = draws.xs[:, 0] >= posterior.bad_below
-        return draws.select(kept).numbered(kept, kept.nonzero().flatten())
+        return replace(draws.select(kept), mask=kept)
 
     monkeypatch.setattr(module, "draw_at_pairs", partial)
     comparison = compared({"a": Gaussian(), "b": Gaussian(bad_below=-1.0)}, generator)
@@ -158,7 +158,7 @@ def test_balls_are_chosen_on_training_pairs_alone(make_draws, generator):
         make_draws(100, 20, 2, generator, 1.5), show_progress_bar=False
     )
     tests = [colt.test(make_draws(50, 20, 2, generator, 1.5)) for _ in range(2)]
-    chosen = [[(p.level, p.sign) for p in test.probes] for test in tests]
+    chosen = [[(p.mass_q, p.sign) for p in test.probes] for test in tests]
     assert chosen[0] == chosen[1]
     assert chosen[0][0][1] == 1  # too wide: truths crowd near the centre
 

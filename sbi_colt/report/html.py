@@ -17,6 +17,7 @@ from sbi_colt.report.clouds import GREEN, ORANGE
 from sbi_colt.report.figures import panels
 from sbi_colt.report.text import (
     HEADER,
+    caption,
     comparison_headline,
     comparison_notes,
     comparison_tables,
@@ -59,6 +60,8 @@ td:nth-child(2), th:nth-child(2) {{ text-align: left; }}
 }}
 .figures {{ display: grid; gap: 0.8rem;
            grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); }}
+figure {{ margin: 0; }}
+figcaption {{ font-size: 0.85rem; opacity: 0.85; }}
 img {{ width: 100%; height: auto; background: white; }}
 footer {{ font-size: 0.85rem; opacity: 0.75; margin-top: 1.5rem; }}
 """
@@ -70,7 +73,9 @@ def report_page(report: DiagnosticReport) -> str:
     for description, plot in panels(report.results, report.names, report.level):
         figure = Figure(figsize=(5, 4.2), layout="constrained")
         plot(figure.add_subplot())
-        figures.append(embed_figure(figure, description))
+        image = embed_figure(figure, description)
+        text = escape(caption(description))
+        figures.append(f"<figure>{image}<figcaption>{text}</figcaption></figure>")
     return make_page(
         "Posterior diagnostics",
         headline(report),

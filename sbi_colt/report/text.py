@@ -18,6 +18,7 @@ __all__ = [
     "HEADER",
     "WIDTH",
     "advise",
+    "caption",
     "comparison_headline",
     "comparison_notes",
     "comparison_summary",
@@ -54,8 +55,31 @@ _PROBE = (
     "from a centre; its regions hold the parameters with the smallest numbers"
 )
 
+# Captions of the figures, by the beginning of their description.
+_CAPTIONS = {
+    "ranks": "The rank of a true parameter is the share of posterior draws in front of "
+    "it. A curve shows the share of ranks up to u, minus u. If the posterior is "
+    "correct, all curves stay in the grey band.",
+    "localization": "Errors of true parameters and of posterior draws, in standard "
+    "deviations of the draws at each x. If the posterior is correct, both look alike.",
+    "discrepancy": "The share of true parameters in the worst region minus its share "
+    "of draws, averaged over pairs with similar x. Grey is within chance.",
+    "training": "How far the ranks of held-out pairs are from uniform while a probe is "
+    "trained. Dots mark the states that were kept.",
+}
+
 
 # Words
+
+
+def caption(description: str) -> str:
+    """Return what a panel of a report shows.
+
+    Example:
+        >>> caption("training").split(" from ")[0]
+        'How far the ranks of held-out pairs are'
+    """
+    return _CAPTIONS[description.split()[0]]
 
 
 def percent(share: float) -> str:

@@ -7,12 +7,15 @@ import shutil
 import subprocess
 
 import matplotlib.image
+import numpy as np
 import pytest
 import torch
 from configs import make_config
+from matplotlib.colors import to_rgb
 
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.diagnose import diagnose_draws
+from sbi_colt.report.clouds import BLUE, GREEN, ORANGE
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
@@ -97,11 +100,20 @@ def test_the_page_fits_a_phone_and_fetches_nothing(page, tmp_path):
     assert measured["verdict"] <= PHONE  # seen without scrolling
 
 
-def test_the_page_is_not_blank(page, tmp_path):
+def test_the_page_shows_verdict_and_figures_in_colour(page, tmp_path):
     picture = tmp_path / "page.png"
     browse(
-        tmp_path, "--window-size=1000,1400", f"--screenshot={picture}", page.as_uri()
+        tmp_path, "--window-size=1000,1800", f"--screenshot={picture}", page.as_uri()
     )
     pixels = matplotlib.image.imread(picture)[..., :3]
-    assert pixels.shape[:2] == (1400, 1000)
-    assert pixels[-300:].std() > 0.05  # figures, down to the bottom
+    assert pixels.shape[:2] == (1800, 1000)
+
+    def shown(colour, part):
+        gaps = np.abs(part - np.array(to_rgb(colour))).max(axis=-1)
+        return int((gaps < 0.02).sum())
+
+    text, figures = pixels[:150], pixels[500:]
+    assert shown(ORANGE, text) > 100  # the bar of a rejection
+    assert shown(GREEN, text) == 0
+    assert shown(BLUE, figures) > 500  # curves
+    assert shown(ORANGE, figures) > 500

@@ -55,14 +55,16 @@ def test_plots_draw_where_they_are_told(reports, plot):
     assert plot(reports[2, 2].colt) is not ax
 
 
-def test_the_band_holds_the_curves_of_a_correct_posterior(generator):
+def test_the_band_holds_the_curves_of_a_correct_posterior(
+    generator, within_binomial_band
+):
     inside = 0
-    for _ in range(40):
+    for _ in range(200):
         ranks = torch.rand(60, generator=generator, dtype=torch.float64)
         ax = plot_ranks(TestResult("own", 1.0, 0.0, ranks), level=0.2)
         band = ax.collections[0].get_paths()[0].vertices[:, 1].max()
         inside += abs(ax.lines[-1].get_ydata()).max() <= band
-    assert 25 <= inside <= 40  # 80% of 40, within four standard errors
+    assert within_binomial_band(inside, 200, 0.8)
 
 
 def test_names_are_used(reports):

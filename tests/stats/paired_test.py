@@ -5,7 +5,7 @@ import torch
 from scipy.stats import norm, ttest_rel
 
 from sbi_colt.stats.paired import Regions, closer_p_value
-from sbi_colt.stats.uniformity import ks_statistic, worst_level
+from sbi_colt.stats.uniformity import ks_statistic, worst_ball
 
 NORMAL = torch.distributions.Normal(0.0, 1.0)
 NUM_TRAIN, NUM_TEST, NUM_DRAWS = 150, 350, 100
@@ -42,9 +42,8 @@ def skewed(n, generator):
 def regions(truths, posterior, generator, probes=slice(None)):
     """Ranks of test pairs, and the regions that the training pairs choose."""
     ranks = probe_ranks(truths, *posterior, generator)[probes]
-    worst = [worst_level(row) for row in ranks[:, :NUM_TRAIN]]
-    signs = [1 if share_p >= share else -1 for share, share_p in worst]
-    return Regions(ranks[:, NUM_TRAIN:], [share for share, _ in worst], signs)
+    shares, signs = zip(*map(worst_ball, ranks[:, :NUM_TRAIN]), strict=True)
+    return Regions(ranks[:, NUM_TRAIN:], shares, signs)
 
 
 def claims(first, second, law, num_repetitions, probes=slice(None)):
