@@ -108,6 +108,30 @@ def test_a_blind_posterior_fails_colt_but_not_sbc_and_tarp(blind):
     assert "check that x reaches the network" in str(blind).replace("\n", " ")
 
 
+def test_ranks_of_sbc_are_computed_once(monkeypatch):
+    """What explains a rejection reuses the ranks, and finds the same without them."""
+    alone = report_on("mean", 0.5, methods=("coverage",))
+    monkeypatch.setattr("sbi_colt.report.truths.sbc_ranks", raise_os_error)
+    together = report_on("mean", 0.5, methods=("coverage", "sbc"))
+    assert alone.rejected
+    assert together.findings == alone.findings != ()
+    assert together.trend == alone.trend
+
+
+def test_the_cost_counts_every_step(generator):
+    thetas = torch.randn(60, 1, generator=generator)
+    report = diagnose(
+        lambda xs, num: xs + 5 + torch.randn(num, *xs.shape),
+        thetas=thetas,
+        xs=thetas + 1,
+        methods=("sbc",),
+        num_posterior_samples=20,
+        show_progress_bar=False,
+    )
+    steps = ["simulation", "sampling", "sbc", "findings"]
+    assert list(report.cost.seconds) == steps
+
+
 def test_no_figure_stays_open(blind, tmp_path):
     before = plt.get_fignums()
     figure = blind.plot()

@@ -66,10 +66,12 @@ def closer_p_value(first: Regions, second: Regions) -> float:
     does not make the test reject too often.
 
     Sample size n, the number of test pairs; continuous; asymptotic in n through the
-    t-tests. A single region of the first posterior, chosen on the training pairs, is
-    not enough: training can choose a poor one, and then equally wrong posteriors were
-    "told apart" in up to 0.5 of runs at the level 0.05. With the rule above it was 0.05
-    at most.
+    t-tests. With ten probes and 350 test pairs, equally wrong posteriors were "told
+    apart" in at most 0.03 of 400 runs at the level 0.05 (too wide, shifted in opposite
+    directions, too wide against too narrow, skewed parameters), and distances of 0.08
+    and 0.22 in 0.93 to 1.00 of runs. Why not compare the one region that training found
+    worst for each: training overfits, a poor region is chosen for one of the two, and
+    equally wrong posteriors were told apart in 0.1 to 0.5 of runs.
 
     Args:
         first: The posterior that may be closer.

@@ -11,21 +11,20 @@ NORMAL = torch.distributions.Normal(0.0, 1.0)
 NUM_TRAIN, NUM_TEST, NUM_DRAWS = 150, 350, 100
 
 
-def probe_ranks(truths, shift, width, generator):
-    """Ranks of truths among draws of N(shift, width²) under three probes, (3, n).
+# Each probe is the distance from a point; the first, far away, sees one side only.
+POINTS = torch.tensor([-20.0, 0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0])
 
-    Below the truth; nearer to the centre; nearer to the point 1. Draws are finite:
-    their number below the truth is binomial, independent between posteriors.
+
+def probe_ranks(truths, shift, width, generator):
+    """Ranks of truths among draws of N(shift, width²) under ten probes, (10, n).
+
+    The draws are finite: their number nearer to the point than the truth is binomial,
+    and independent between posteriors.
     """
-    z = (truths - shift) / width
-    low, high = truths.minimum(2 - truths), truths.maximum(2 - truths)
-    masses = torch.stack(
-        [
-            NORMAL.cdf(z),
-            2 * NORMAL.cdf(z.abs()) - 1,
-            NORMAL.cdf((high - shift) / width) - NORMAL.cdf((low - shift) / width),
-        ]
-    ).clamp(0, 1)
+    points = POINTS.unsqueeze(1)
+    reach = (truths - points).abs()  # (10, n)
+    low, high = ((points + side * reach - shift) / width for side in (-1, 1))
+    masses = (NORMAL.cdf(high) - NORMAL.cdf(low)).clamp(0, 1)
     draws = torch.full_like(masses, NUM_DRAWS)
     counts = torch.binomial(draws, masses, generator=generator)
     return (counts + torch.rand(masses.shape, generator=generator)) / (NUM_DRAWS + 1)
@@ -59,14 +58,14 @@ def claims(first, second, law, num_repetitions, probes=slice(None)):
 
 
 def distance(shift, width):
-    """The largest deviation over the three probes, from very many truths."""
+    """The largest deviation over the probes, from very many truths."""
     generator = torch.Generator().manual_seed(0)
-    truths = torch.randn(200_000, generator=generator)
+    truths = torch.randn(100_000, generator=generator)
     return float(ks_statistic(probe_ranks(truths, shift, width, generator)).max())
 
 
 # A width below 1 with the same distance as the width 1.5.
-NARROW = 0.668
+NARROW = 0.671
 
 
 @pytest.mark.parametrize(
@@ -93,8 +92,7 @@ def test_one_probe_is_enough_for_the_level(law):
 
 
 def test_opposite_shifts_of_the_same_size_are_not_told_apart():
-    """The third probe is left out: it does not see both alike."""
-    assert max(claims((0.4, 1.0), (-0.4, 1.0), gaussian, 300, slice(2))) <= 25
+    assert max(claims((0.4, 1.0), (-0.4, 1.0), gaussian, 300)) <= 25
 
 
 @pytest.mark.parametrize(
@@ -105,7 +103,7 @@ def test_distances_of_8_and_22_per_cent_are_told_apart(first, second):
     assert distance(*first) == pytest.approx(0.08, abs=0.01)
     assert distance(*second) == pytest.approx(0.22, abs=0.01)
     told, wrong = claims(first, second, gaussian, 200)
-    assert told >= 184
+    assert told >= 174  # 185 are expected for errors of different kinds
     assert wrong == 0
 
 
