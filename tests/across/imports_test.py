@@ -75,14 +75,9 @@ def imports(module):
 @cache
 def depth(module):
     """How many imports lead from a module to the bottom; raises for a circle."""
-    children = [
-        child for child in imports(module)[0] if not _is_folder_of(child, module)
-    ]
-    return 1 + max((depth(child) for child in children), default=0)
-
-
-def _is_folder_of(folder, module):
-    return module.startswith(f"{folder}.")
+    children = imports(module)[0]
+    below = [child for child in children if not module.startswith(f"{child}.")]
+    return 1 + max((depth(child) for child in below), default=0)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -92,8 +87,13 @@ def test_a_room_imports_only_what_is_below_it(module):
 
 
 def test_no_circles_and_few_levels():
-    core = {name: depth(name) for name in MODULES if not name.startswith("benchmark")}
-    assert max(core.values()) <= 16, core
+    """The command line is left out: it stands on the benchmark."""
+    levels = {
+        name: depth(name)
+        for name in MODULES
+        if name != "cli" and not name.startswith("benchmark")
+    }
+    assert max(levels.values()) <= 15, levels
 
 
 def test_few_rooms_know_sbi():
