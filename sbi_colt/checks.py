@@ -14,6 +14,7 @@ __all__ = [
     "check_choice",
     "check_integer",
     "check_number",
+    "check_share",
     "checked_device",
     "warn_caller",
 ]
@@ -49,6 +50,11 @@ def check_number(
         good = False
     if not good:
         raise ValueError(f"{name}: expected {expected}, got {value!r}.")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raise unless a value is a number in [0, 1], as every p-value is."""
+    check_number(name, value, "a number in [0, 1]", lambda v: 0 <= v <= 1)
 
 
 def checked_device(device: str | torch.device) -> torch.device:

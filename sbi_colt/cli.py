@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from sbi_colt.benchmark.commands import add_benchmarks
-from sbi_colt.diagnose import METHODS, diagnose_draws
+from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.draws import Draws
-from sbi_colt.report.html import write_text
+from sbi_colt.files import write_text
+from sbi_colt.methods import METHODS
 
 __all__ = ["main"]
 

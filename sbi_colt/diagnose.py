@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from tqdm.auto import tqdm
 
-from sbi_colt.baselines import c2st, coverage, sbc, tarp
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
-from sbi_colt.randomness import generator_from, isolated_rng, resolve_seed
+from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
+from sbi_colt.randomness import resolve_seed
 from sbi_colt.report.diagnostic import Cost, DiagnosticReport
-from sbi_colt.report.findings import Finding, find
-from sbi_colt.report.trends import Trend, find_trend
+from sbi_colt.report.findings import find
+from sbi_colt.report.trends import find_trend
 from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.results.test_result import TestResult
-from sbi_colt.run_colt import colt_on_draws
+from sbi_colt.results.finding import Finding, Trend
 from sbi_colt.sampling.draw import draw_at_pairs, run_seed
 from sbi_colt.sampling.pairs import make_pairs
 from sbi_colt.stats.combine import holm
 
-__all__ = ["METHODS", "check_options", "diagnose", "diagnose_draws"]
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """What a method may need beside the draws."""
-
-    config: CoLTConfig
-    seed: int
-    device: str | torch.device
-    show_progress_bar: bool
-
-
-_Result = TestResult | CoLTResult
-_Method = Callable[[Draws, _Settings], _Result]
-
-_METHODS: dict[str, _Method] = {
-    "colt": lambda draws, settings: colt_on_draws(draws, **vars(settings)),
-    "sbc": lambda draws, settings: sbc(draws, seed=settings.seed),
-    "tarp": lambda draws, settings: tarp(draws, seed=settings.seed),
-    "coverage": lambda draws, settings: coverage(draws, seed=settings.seed),
-    "c2st": lambda draws, settings: c2st(
-        draws, seed=settings.seed, embedding_net=settings.config.embedding_net
-    ),
-}
-METHODS = tuple(_METHODS)
+__all__ = ["check_options", "diagnose", "diagnose_draws"]
 
 
 def diagnose(
@@ -210,7 +181,7 @@ def diagnose_draws(
     names = _checked_names(parameter_names, draws.dim)
     seed = resolve_seed(seed)
     draws = draws.to(device)
-    settings = _Settings(config or CoLTConfig(), seed, device, show_progress_bar)
+    settings = MethodSettings(config or CoLTConfig(), seed, device, show_progress_bar)
     results, spent = _run_methods(draws, runs, settings)
     findings, trend = (), None
     if min(holm([result.p_value for result in results.values()])) <= level:
@@ -232,10 +203,10 @@ def diagnose_draws(
 
 
 def _run_methods(
-    draws: Draws, methods: Mapping[str, _Method], settings: _Settings
-) -> tuple[dict[str, _Result], dict[str, float]]:
+    draws: Draws, methods: Mapping[str, Method], settings: MethodSettings
+) -> tuple[dict[str, Result], dict[str, float]]:
     """Return the result of each method, and the seconds that it took."""
-    results: dict[str, _Result] = {}
+    results: dict[str, Result] = {}
     seconds: dict[str, float] = {}
     progress = tqdm(
         methods, desc="Methods", disable=not settings.show_progress_bar, leave=False
@@ -249,7 +220,7 @@ def _run_methods(
 
 
 def _explain(
-    draws: Draws, results: Mapping[str, _Result], level: float, seed: int
+    draws: Draws, results: Mapping[str, Result], level: float, seed: int
 ) -> tuple[tuple[Finding, ...], Trend]:
     """Return what is wrong, and how the error changes with x."""
     colt = results.get("colt")
@@ -266,93 +237,6 @@ def _explain(
     return findings, trend
 
 
-def _own_method(name: str, function: Callable) -> _Method:
-    """Return a user's function as a method: it gets a copy, and its answer is checked.
-
-    What the function changes in the draws must not reach the other methods.
-    """
-
-    def run(draws: Draws, settings: _Settings) -> TestResult:
-        with isolated_rng(generator_from(settings.seed, "method", name)):
-            return _as_result(name, function(copy.deepcopy(draws)))
-
-    return run
-
-
-def _resolve(methods: Sequence[str | Callable]) -> dict[str, _Method]:
-    """Return the methods by name; functions of the user's own are wrapped."""
-    if isinstance(methods, str) or callable(methods):
-        methods = (methods,)
-    runs: dict[str, _Method] = {}
-    for method in methods:
-        if isinstance(method, str):
-            name, function = method, None
-        elif isinstance(method, tuple) and len(method) == 2:
-            name, function = method
-        else:
-            name, function = getattr(method, "__name__", "own"), method
-        if function is None and name not in METHODS:
-            raise ValueError(
-                f"methods: unknown name {name!r}; known are {', '.join(METHODS)}, "
-                "and functions of your own."
-            )
-        if function is not None and not (callable(function) and isinstance(name, str)):
-            raise TypeError(
-                "methods: expected names, functions or pairs of both, got "
-                f"{type(method).__name__}."
-            )
-        if function is not None and name in METHODS:
-            raise ValueError(
-                f"methods: {name!r} is the name of a method here; give yours another, "
-                'as in methods=("colt", ("mine", f)).'
-            )
-        if name in runs:
-            raise ValueError(
-                f"methods: {name!r} occurs twice; name functions, as in "
-                'methods=(("first", f), ("second", g)).'
-            )
-        runs[name] = _METHODS[name] if function is None else _own_method(name, function)
-    if not runs:
-        raise ValueError(f"methods: expected at least one of {', '.join(METHODS)}.")
-    return runs
-
-
-def _as_result(name: str, value: Any) -> TestResult:
-    """Return what a user's own method gave as a `TestResult`, checked."""
-    ranks, details, statistic = None, {}, float("nan")
-    if isinstance(value, TestResult):
-        p_value, statistic = value.p_value, value.statistic
-        ranks = None if value.ranks is None else torch.as_tensor(value.ranks).cpu()
-        details = value.details
-    elif isinstance(value, dict) and "p_value" in value:
-        p_value, statistic = value["p_value"], value.get("statistic", statistic)
-    else:
-        p_value = value
-    try:
-        if isinstance(p_value, bool):
-            raise TypeError
-        p_value, statistic = float(cast(float, p_value)), float(statistic)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"methods: {name!r} returned the p-value {p_value!r} and the statistic "
-            f"{statistic!r}; expected a TestResult, a dict with numbers p_value and "
-            "statistic, or a p-value."
-        ) from error
-    if not 0 <= p_value <= 1:
-        raise ValueError(
-            f"methods: {name!r} returned the p-value {p_value}; expected a number in "
-            "[0, 1]."
-        )
-    try:
-        details = json.loads(json.dumps(details, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"methods: the details that {name!r} returned are not ready for JSON "
-            f"({error}); expected numbers, strings, lists and dicts."
-        ) from error
-    return TestResult(name, p_value, statistic, ranks, details)
-
-
 def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"theta[{i}]" for i in range(dim))
@@ -364,10 +248,8 @@ def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def check_options(
-    methods: Sequence[str | Callable], level: float
-) -> dict[str, _Method]:
+def check_options(methods: Sequence[str | Callable], level: float) -> dict[str, Method]:
     """Return the methods by name; raise where methods or level cannot be used."""
     if isinstance(level, str) or not 0 < level < 1:
         raise ValueError(f"level: expected a number in (0, 1), got {level!r}.")
-    return _resolve(methods)
+    return resolve_methods(methods)

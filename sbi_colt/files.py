@@ -15,7 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["atomic_write", "load_file", "prefixed", "save_file", "unprefixed"]
+__all__ = [
+    "atomic_write",
+    "load_file",
+    "prefixed",
+    "save_file",
+    "unprefixed",
+    "write_text",
+]
 
 
 @contextmanager
@@ -56,6 +63,12 @@ def atomic_write(
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a text file as a whole; a failure leaves an older file as it was."""
+    with atomic_write(path) as file:
+        file.write(text)
 
 
 def _permissions(path: Path) -> int:

@@ -1,14 +1,13 @@
 """Both algorithms on one set of pairs: split, train, test.
 
 `run_colt` has the calling convention of sbi's `run_sbc` and `run_tarp`;
-`colt_on_draws` is for draws that are there already.
+`colt_on_draws` starts from draws that were made before.
 
 *Every pair counts.* Learned probes are tested on pairs that training has not seen.
-Untrained ones have nothing to forget, so they look at the training pairs too. Given the
-training pairs, the p-value of the test pairs is uniform under the null hypothesis
-whatever was learned; so it is independent of the one that the untrained probes give on
-the training pairs, and `two_halves_p_value` makes one exact p-value of
-both.
+Fixed probes learn nothing, so they are tested on the training pairs too. Given the
+training pairs, the p-value of the test pairs is uniform under the null hypothesis,
+whatever was learned. So it is independent of the p-value that the fixed probes give on
+the training pairs, and `two_halves_p_value` combines both into one exact p-value.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def colt_on_draws(
     device: str | torch.device = "cpu",
     show_progress_bar: bool = True,
 ) -> CoLTResult:
-    """Train on a part of the pairs, test on the others, and use every pair once.
+    """Train on a part of the pairs and test on the others.
 
     The arguments are those of `run_colt`.
     """

@@ -11,13 +11,14 @@ from typing import Any
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from sbi_colt.checks import check_number
+from sbi_colt.files import write_text
 from sbi_colt.report.figures import plot_report
-from sbi_colt.report.findings import Finding
-from sbi_colt.report.html import report_body, report_page, write_text
-from sbi_colt.report.storage import load_report, save_report
+from sbi_colt.report.html import report_body, report_page
+from sbi_colt.report.storage import load_report, refused, save_report
 from sbi_colt.report.text import WIDTH, report_summary
-from sbi_colt.report.trends import Trend
 from sbi_colt.results.colt_result import CoLTResult
+from sbi_colt.results.finding import Finding, Trend
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.combine import holm
 
@@ -31,6 +32,10 @@ class Cost:
     num_simulations: int
     num_posterior_samples: int
     seconds: Mapping[str, float]
+
+    def __post_init__(self):
+        for step, value in self.seconds.items():
+            check_number(f"seconds of {step}", value, "at least 0", lambda v: v >= 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +91,21 @@ class DiagnosticReport:
     adjusted: Mapping[str, float] = field(init=False)
 
     def __post_init__(self):
+        check_number("level", self.level, "a number in (0, 1)", lambda v: 0 < v < 1)
+        if not self.results:
+            raise ValueError("results: expected at least one method, got none.")
+        colt = self.colt
+        if colt is not None and colt.evidence.draws.dim != len(self.names):
+            raise ValueError(
+                f"names: expected {colt.evidence.draws.dim}, one for each parameter, "
+                f"got {len(self.names)}."
+            )
+        for finding in (*self.findings, *([self.trend] if self.trend else [])):
+            if not 0 <= (finding.parameter or 0) < len(self.names):
+                raise ValueError(
+                    f"parameter: expected a position below {len(self.names)}, got "
+                    f"{finding.parameter!r}."
+                )
         adjusted = holm([result.p_value for result in self.results.values()])
         object.__setattr__(
             self, "adjusted", dict(zip(self.results, adjusted, strict=True))
@@ -183,9 +203,9 @@ class DiagnosticReport:
             ValueError: The file is not a report, or holds numbers that no report has,
                 such as a p-value of 7.
         """
-        fields = load_report(path, embedding_net, embedding)
-        fields["cost"] = Cost(**fields["cost"])
-        return cls(**fields)
+        with refused(path):
+            fields = load_report(path, embedding_net, embedding)
+            return cls(**{**fields, "cost": Cost(**fields["cost"])})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report's numbers, ready for JSON."""

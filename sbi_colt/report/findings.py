@@ -53,7 +53,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -62,23 +61,13 @@ from torch import Tensor
 
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import digest, generator_from
-from sbi_colt.report.trends import Trend, correlate, feature_index, features
+from sbi_colt.report.trends import correlate, feature_index, features
 from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.stats.redraw import redrawn_p_value
+from sbi_colt.results.finding import Finding, Trend
+from sbi_colt.stats.redraw import redraw_statistics, redrawn_p_value
 
-__all__ = ["KINDS", "Finding", "find"]
-
-KINDS = (
-    "width",
-    "tails",
-    "shift",
-    "correlation",
-    "x_error",
-    "ignores_x",
-    "missing_mass",
-    "spurious_mass",
-)
+__all__ = ["find"]
 
 # Share of the variance of q's draws between xs, and variance of their spreads'
 # logarithms, below which q ignores x.
@@ -92,32 +81,6 @@ _MOST = 2 / 3
 # With fewer draws a spread without one of them means nothing.
 _MIN_DRAWS = 3
 _NUM_REDRAWS = 999
-# Numbers of re-drawn errors held at once.
-_CHUNK = 2**22
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong.
-
-    Args:
-        kind: ``"width"``, ``"tails"``, ``"shift"``, ``"correlation"``, ``"x_error"``,
-            ``"ignores_x"``, ``"missing_mass"`` or ``"spurious_mass"``.
-        sign: +1 for too wide, too heavy or too high; −1 for the opposite.
-        p_value: Approximate p-value under q = p, adjusted for the number of rules.
-        parameter: Index of the parameter, where it is about one.
-        feature: Index of the feature of x, where it is about one; that of the second
-            parameter of a correlation.
-        size: Mean rank minus 1/2, a difference of logarithms or ratios, a correlation,
-            or a difference of masses.
-    """
-
-    kind: str
-    sign: int
-    p_value: float
-    parameter: int | None = None
-    feature: int | None = None
-    size: float = math.nan
 
 
 def find(
@@ -215,22 +178,25 @@ class _Errors:
     @property
     def of_truth(self) -> Tensor:
         """Errors of the truths, with shape ``(N, d)``."""
-        return self._take(self.truth)
+        return self.take(self.truth)
 
-    def redraw(
-        self, statistic: Callable[[Tensor], Tensor], generator: torch.Generator
-    ) -> Tensor:
-        """Return a statistic of errors ``(..., N, d)`` when others play the truth."""
-        num_pairs, size, dim = self.errors.shape
-        shape = (_NUM_REDRAWS, num_pairs)
-        index = torch.randint(size, shape, generator=generator)
-        step = max(1, _CHUNK // (num_pairs * dim))
-        parts = index.to(self.errors.device).split(step)
-        return torch.cat([statistic(self._take(part)) for part in parts])
+    def __len__(self) -> int:
+        return self.errors.shape[2]
 
-    def _take(self, index: Tensor) -> Tensor:
+    @property
+    def num_pairs(self) -> int:
+        """The number of bags, N."""
+        return self.errors.shape[0]
+
+    @property
+    def bag_size(self) -> int:
+        """The number of members of each bag, K + 1."""
+        return self.errors.shape[1]
+
+    def take(self, members: Tensor) -> Tensor:
+        """Return the errors ``(..., N, d)`` of one chosen member per bag."""
         rows = torch.arange(len(self.truth), device=self.truth.device)
-        return self.errors[rows, index]  # (..., N, d)
+        return self.errors[rows, members.to(rows.device)]
 
 
 def _externally_studentised(errors: Tensor) -> Tensor:
@@ -266,7 +232,7 @@ def _spreads(
         ratio = centred.abs().median(dim=-2).values.clamp_min(1e-300).log() - absolute
         return torch.stack([square, absolute, ratio], dim=-2)  # (..., 3, d)
 
-    null = evidence.redraw(moments, generator)
+    null = redraw_statistics(evidence, moments, _NUM_REDRAWS, generator)
     gap = moments(evidence.of_truth) - null.mean(dim=0)  # (3, d)
     scores = gap / null.std(dim=0).clamp_min(1e-300)
     together = null.mean(dim=-1)  # (B, 3), over the parameters

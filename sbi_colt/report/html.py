@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
@@ -38,7 +36,6 @@ __all__ = [
     "make_table",
     "report_body",
     "report_page",
-    "write_text",
 ]
 
 _STYLE = f"""
@@ -186,14 +183,3 @@ def make_page(
 </body>
 </html>
 """
-
-
-def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write a text file as a whole: a failure leaves an older file as it was."""
-    path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

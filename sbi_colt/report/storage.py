@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from sbi_colt.checks import check_choice
 from sbi_colt.colt import prepare
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
@@ -18,10 +20,8 @@ from sbi_colt.probes.coordinates import Scales
 from sbi_colt.probes.networks import x_features
 from sbi_colt.probes.training import History
 from sbi_colt.randomness import generator_from, isolated_rng
-from sbi_colt.report.findings import Finding
-from sbi_colt.report.storage_checks import check_header, check_result
-from sbi_colt.report.trends import Trend
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
+from sbi_colt.results.finding import Finding, Trend
 from sbi_colt.results.local import Evidence
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.ranks import RankTable
@@ -29,7 +29,7 @@ from sbi_colt.stats.ranks import RankTable
 if TYPE_CHECKING:
     from sbi_colt.report.diagnostic import DiagnosticReport
 
-__all__ = ["load_report", "pack_result", "save_report", "unpack_result"]
+__all__ = ["load_report", "refused", "save_report"]
 
 _FORMAT = "sbi_colt.DiagnosticReport/1"
 _NUMBERS = (
@@ -62,9 +62,26 @@ def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
     }
     tensors: dict[str, Tensor] = {}
     for name, result in report.results.items():
-        header["results"][name], own = pack_result(result)
+        header["results"][name], own = _pack_result(result)
         tensors |= {f"{name}/{key}": value for key, value in own.items()}
     save_file(path, header, tensors)
+
+
+@contextmanager
+def refused(where: str | os.PathLike) -> Iterator[None]:
+    """Name the file or the entry whose numbers cannot be those of a report.
+
+    A file may be damaged, or changed by hand; results and reports check their own
+    numbers when they are made.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except KeyError as error:
+        raise ValueError(f"{where}: expected an entry {error}, got none.") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def load_report(
@@ -72,9 +89,8 @@ def load_report(
     embedding_net: nn.Module | None = None,
     embedding: nn.Module | Callable[[Tensor], Tensor] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a report from a file, checked; the cost is a dict."""
+    """Return the fields of a report from a file; the cost is a dict."""
     header, tensors = load_file(path, _FORMAT)
-    check_header(header, path)
     results = {}
     for name, own in header["results"].items():
         start = f"{name}/"
@@ -83,14 +99,22 @@ def load_report(
             for key, value in tensors.items()
             if key.startswith(start)
         }
-        check_result(name, own, parts, len(header["names"]), path)
-        results[name] = unpack_result(own, parts, embedding_net, embedding)
-    trend = header["trend"]
+        with refused(name):
+            results[name] = _unpack_result(own, parts, embedding_net, embedding)
+        ranks = results[name].ranks
+        if ranks is not None and ((ranks < 0) | (ranks > 1)).any():
+            raise ValueError(f"{name}: expected ranks in [0, 1], got others.")
+    findings, trend = [], None
+    for number, plain in enumerate(header["findings"]):
+        with refused(f"findings[{number}]"):
+            findings.append(Finding(**plain))
+    with refused("trend"):
+        trend = header["trend"] and Trend(**header["trend"])
     return {
         "results": results,
         "level": header["level"],
-        "findings": tuple(Finding(**plain) for plain in header["findings"]),
-        "trend": None if trend is None else Trend(**trend),
+        "findings": tuple(findings),
+        "trend": trend,
         "names": tuple(header["names"]),
         "cost": header["cost"],
         "seed": header["seed"],
@@ -98,7 +122,7 @@ def load_report(
     }
 
 
-def pack_result(
+def _pack_result(
     result: TestResult | CoLTResult,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a result as a JSON-ready header and tensors."""
@@ -135,7 +159,7 @@ def pack_result(
     return header, tensors
 
 
-def unpack_result(
+def _unpack_result(
     header: dict[str, Any],
     tensors: Mapping[str, Tensor],
     embedding_net: nn.Module | None = None,
@@ -155,6 +179,7 @@ def unpack_result(
         embedding_net.load_state_dict(unprefixed("embedding_net", tensors))
     config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
     scales = Scales(**unprefixed("scales", tensors))
+    check_choice("leading", header["leading"], config.probes)
     (probe,) = [p for p in config.make_probes() if p.name == header["leading"]]
     generator = generator_from(header["seed"], "load")
     with isolated_rng(generator):

@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sbi_colt.report.findings import Finding
-from sbi_colt.report.trends import Trend
 from sbi_colt.results.colt_result import CoLTResult
+from sbi_colt.results.finding import Finding, Trend
 
 if TYPE_CHECKING:
     from sbi_colt.report.comparison import ComparisonReport

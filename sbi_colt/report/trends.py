@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from scipy.stats import rankdata
@@ -11,50 +10,21 @@ from torch import Tensor
 
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.report.truths import Truths
+from sbi_colt.results.finding import Trend
 from sbi_colt.stats.redraw import redrawn_p_value
 
 __all__ = [
-    "TREND_KINDS",
-    "Trend",
     "correlate",
     "feature_index",
     "features",
     "find_trend",
 ]
 
-TREND_KINDS = ("central", "below")
 # Features of x that are looked at; more are thinned out evenly.
 _MAX_FEATURES = 50
 _NUM_PERMUTATIONS = 999
 # Numbers of permuted answers held at once.
 _CHUNK = 2**22
-
-
-@dataclass(frozen=True)
-class Trend:
-    """How the error changes with x.
-
-    Args:
-        feature: Index of the feature of x (flattened) that goes with it most.
-        kind: ``"central"`` (whether truths lie in the central half of q) or ``"below"``
-            (whether they lie below its median).
-        parameter: The parameter that it is about; `None` for all of them together.
-        p_value: Permutation p-value (1 + #{permuted ≥ observed}) / (1 + B) of the
-            largest correlation. Null hypothesis: the error does not depend on x, that
-            is, the ranks of the truths are independent of x; q may be wrong. Exact;
-            sample size N, all pairs; resolution 1/1000, as B = 999.
-        shares: Share of such truths where the feature is low, medium and high (thirds
-            of the pairs); 1/2 where q is right.
-    """
-
-    feature: int
-    kind: str
-    parameter: int | None
-    p_value: float
-    shares: tuple[float, ...]
-
-    def __post_init__(self):
-        object.__setattr__(self, "shares", tuple(self.shares))  # a list from JSON
 
 
 def find_trend(truths: Truths, xs: Tensor, seed: int) -> Trend:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbi_colt.checks import check_number, check_share
 from sbi_colt.config import CoLTConfig
 from sbi_colt.probes import Bags
 from sbi_colt.probes.coordinates import make_frame
@@ -50,6 +51,11 @@ class ProbeResult:
     mass_q: float
     sign: int
     ranks: Tensor = field(repr=False)
+
+    def __post_init__(self):
+        for name in ("statistic", "p_value", "distance", "distance_lower", "mass_q"):
+            check_share(name, getattr(self, name))
+        check_number("sign", self.sign, "-1 or 1", lambda sign: sign in (-1, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +138,18 @@ class CoLTResult:
     index: Tensor = field(repr=False)
     history: dict[str, History] = field(repr=False)
     evidence: Evidence = field(repr=False)
+
+    def __post_init__(self):
+        for name in ("p_value", "test_p_value", "distance", "distance_lower"):
+            check_share(name, getattr(self, name))
+        if self.training_p_value is not None:
+            check_share("training_p_value", self.training_p_value)
+        for probe in self.probes:
+            if probe.ranks.shape != (self.num_test,):
+                raise ValueError(
+                    f"ranks: expected shape ({self.num_test},), one for each test "
+                    f"pair, got {tuple(probe.ranks.shape)}."
+                )
 
     @property
     def leading(self) -> ProbeResult:

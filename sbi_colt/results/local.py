@@ -1,4 +1,4 @@
-"""What a test keeps of its pairs to say where q is wrong, and what it then says."""
+"""Where the posterior is wrong: regions of θ, and verdicts near one observation."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ class Localization:
     Bonferroni's adjustment for the choice of the probe.
 
     Args:
-        probe: Name of the probe it belongs to, that with the largest statistic.
-        centres: Centres θ_l(x), with shape ``(n, d)``; of a probe that has none, the
-            draw with the smallest number.
-        radii: Radii in the probe's metric, the largest number of the probe inside, with
-            shape ``(n,)``; `contains` tells which parameters that means.
+        probe: Name of the probe that defines the ball: the one with the largest
+            statistic.
+        centres: Centres θ_l(x), with shape ``(n, d)``; for a probe without a centre,
+            the member of the bag with the smallest score.
+        radii: The largest score inside the ball, with shape ``(n,)``; `contains` tells
+            which parameters lie inside.
         mass_q: Mass of the ball under q, the same at every x by construction.
         mass_p: Estimated mass under p, averaged over x.
         mass_p_interval: Confidence interval of ``mass_p``.
@@ -176,8 +177,8 @@ class Evidence:
             nearest, most = float(gaps.min()), float(usual.max())
             warnings.warn(
                 f"x_o: it is far from every test x (the nearest is at {nearest:.2g}, "
-                f"test xs are at most {most:.2g} from their own nearest), so this "
-                "verdict is about other xs.",
+                f"test xs are at most {most:.2g} from their own nearest), so no local "
+                "verdict is possible here.",
                 stacklevel=3,
             )
 

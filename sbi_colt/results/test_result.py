@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from sbi_colt.checks import check_share
+
 __all__ = ["TestResult"]
 
 
@@ -33,3 +35,6 @@ class TestResult:
     statistic: float
     ranks: Tensor | None = field(default=None, repr=False)
     details: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self):
+        check_share("p_value", self.p_value)

@@ -160,6 +160,7 @@ class RankTable:
             Ranks with shape ``(..., P, N)``.
         """
         rows = torch.arange(self.num_pairs, device=self.places.device)
+        members = members.to(self.places.device)
         chosen = self.places[:, rows, members].movedim(0, -2)  # (..., P, N)
         return (chosen + self.offsets) / self.bag_size
 

@@ -1,9 +1,10 @@
-"""Re-drawing: which member of each bag plays the truth."""
+"""Re-drawing which member of each bag plays the truth: one loop for all statistics."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,14 +12,36 @@ from torch import Tensor
 from sbi_colt.stats.ranks import RankTable
 from sbi_colt.stats.uniformity import ks_p_value, ks_statistic
 
-__all__ = ["combined_p_value", "redraw_statistics", "redrawn_p_value"]
+__all__ = ["Redrawable", "combined_p_value", "redraw_statistics", "redrawn_p_value"]
 
 # Elements of a re-drawing held at once: 2**18 doubles are 2 MiB.
 _CHUNK = 2**18
 
 
+class Redrawable(Protocol):
+    """Numbers of all members of all bags, from which one member per bag is taken."""
+
+    def __len__(self) -> int:
+        """Return how many numbers each member has."""
+        ...
+
+    @property
+    def num_pairs(self) -> int:
+        """The number of bags, N."""
+        ...
+
+    @property
+    def bag_size(self) -> int:
+        """The number of members of each bag, K + 1."""
+        ...
+
+    def take(self, members: Tensor) -> Tensor:
+        """Return the numbers of chosen members, for indices ``(..., N)``."""
+        ...
+
+
 def redraw_statistics(
-    table: RankTable,
+    table: Redrawable,
     statistic: Callable[[Tensor], Tensor],
     num_redraws: int,
     generator: torch.Generator,
@@ -26,7 +49,7 @@ def redraw_statistics(
     """Return a statistic of all probes when random members play the truth.
 
     Args:
-        table: Ranks of all members under each probe.
+        table: Ranks of all members under each probe, or other numbers of them.
         statistic: A function from ranks ``(..., P, N)`` to statistics ``(...)``.
         num_redraws: How many times to re-draw, B.
         generator: CPU generator that chooses the members.
@@ -41,7 +64,7 @@ def redraw_statistics(
     for start in range(0, num_redraws, chunk):
         shape = (min(chunk, num_redraws - start), num_pairs)
         members = torch.randint(table.bag_size, shape, generator=generator)
-        parts.append(statistic(table.take(members.to(table.places.device))))
+        parts.append(statistic(table.take(members)))
     return torch.cat(parts)
 
 

@@ -76,10 +76,9 @@ def anderson_darling(ranks: Tensor) -> Tensor:
 def pooled_anderson_darling(ranks: Tensor) -> Tensor:
     r"""Return :math:`\log \sum_p \exp(A_p^2 / 2)` over probes.
 
-    Between the largest statistic, which one probe's error decides, and their sum, which
-    an error that many probes see a little decides. For large values the p-value of A²
-    falls like exp(−1.2 A²), so this is near the harmonic mean of p-values, a little on
-    the side of the sum.
+    A compromise between the maximum (one strong probe) and the sum (many weak ones).
+    For large values the p-value of A² falls like exp(−1.2 A²), so that this statistic
+    orders results nearly as the harmonic mean of the p-values does.
 
     Args:
         ranks: Ranks with shape ``(..., P, n)``.
@@ -93,7 +92,7 @@ def pooled_anderson_darling(ranks: Tensor) -> Tensor:
 def largest_ks(ranks: Tensor) -> Tensor:
     """Return the largest KS statistic of ranks ``(..., P, n)`` over P probes.
 
-    All probes share n, so it is that of the smallest p-value.
+    All probes have the same n, so the largest statistic has the smallest p-value.
     """
     return ks_statistic(ranks).amax(dim=-1)
 
