@@ -15,6 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from sbi_colt.checks import checked_device
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.files import load_file, prefixed, save_file, unprefixed
@@ -91,7 +92,7 @@ class CoLT:
             )
         self.config = config or CoLTConfig()
         self.seed = resolve_seed(seed)
-        self.device = torch.device(device)
+        self.device = checked_device(device)
         self.probes: tuple[Probe, ...] = ()
         self.history: dict[str, History] = {}
         self.scales: Scales | None = None

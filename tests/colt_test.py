@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from configs import make_config
@@ -425,3 +426,19 @@ def test_shares_name_the_probes_that_carried_the_test():
     one = CoLTConfig(probes=("energy",))
     alone = CoLT(one, seed=0).fit(train, show_progress_bar=False).test(test)
     assert alone.shares == {"energy": 1.0}
+
+
+def test_any_kind_of_integer_is_a_number_of_neighbours(make_draws, generator):
+    result = fitted(make_draws(40, 10, 2, generator)).test(
+        make_draws(40, 10, 2, generator)
+    )
+    x_o = result.evidence.xs[0]
+    assert result.at(x_o, np.int64(35)) == result.at(x_o, 35)
+    with pytest.raises(ValueError, match="num_neighbours: expected an integer >= 1"):
+        result.at(x_o, 0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_a_device_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="this machine has no CUDA"):
+        CoLT(device="cuda")
