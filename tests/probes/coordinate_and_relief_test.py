@@ -1,0 +1,35 @@
+"""Single parameters, and fine structure of few."""
+
+import pytest
+import torch
+
+from sbi_colt import CoLT, CoLTConfig, Draws
+from sbi_colt.benchmark.tasks.gaussian import GaussianTask
+from sbi_colt.probes.coordinate import CoordinateProbe
+
+
+def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
+    draws = make_draws(60, 20, 2, generator)
+    thetas = draws.thetas + torch.tensor([0.0, 3.0])
+    draws = Draws(thetas, draws.xs, draws.samples)
+    p_values = []
+    for index in (0, 1):
+        config = CoLTConfig(
+            probes=("coordinate",), settings={"coordinate": {"index": index}}
+        )
+        colt = CoLT(config, seed=0)
+        colt.fit(make_draws(10, 20, 2, generator), show_progress_bar=False)
+        p_values.append(colt.test(draws).p_value)
+    assert p_values[1] < 1e-6 < 1e-2 < p_values[0]
+    assert not CoordinateProbe(index=2).fits(dim=2)
+    with pytest.raises(ValueError, match="index: expected an integer >= 0"):
+        CoordinateProbe(index=-1)
+
+
+def test_relief_is_for_few_parameters():
+    config = CoLTConfig(probes=("relief", "density"))
+    draws = GaussianTask("mean", 0.0, 3, 3).draws(20, 10, torch.Generator())
+    colt = CoLT(config, seed=0).fit(draws, show_progress_bar=False)
+    assert [probe.name for probe in colt.probes] == ["density"]
+    with pytest.raises(ValueError, match="probes: none of .'relief'."):
+        CoLT(CoLTConfig(probes=("relief",))).fit(draws)
