@@ -132,7 +132,8 @@ def test_a_fit_that_fails_leaves_nothing_to_test(make_draws, generator):
 def test_discrete_pairs_may_repeat_by_chance():
     ones = torch.ones(20, 1)
     draws = Draws(ones, ones, ones.expand(3, 20, 1))
-    assert 0 <= fitted(draws).test(draws).p_value <= 1
+    ranks = fitted(draws).test(draws).ranks  # ties are broken at random
+    assert len(ranks.unique()) == 20
 
 
 def test_test_before_fit_is_refused(make_draws, generator):
@@ -260,7 +261,10 @@ def test_xs_without_a_feature_axis_and_higher_rank_xs_work(make_draws, generator
         xs = torch.randn(40, *x_shape, generator=generator)
         draws = Draws(thetas, xs, torch.randn(9, 40, 1, generator=generator))
         train, test = draws.split(0.5, seed=0)
-        assert 0 < fitted(train).test(test).p_value <= 1
+        result = fitted(train).test(test)
+        assert result.p_value > 0.001
+        far = Draws(test.thetas + 10, test.xs, test.samples)
+        assert fitted(train).test(far).p_value <= 0.005
 
 
 def test_localize_finds_the_excess_mode(generator):
@@ -341,7 +345,9 @@ def test_a_far_observation_warns(make_draws, generator):
         make_draws(40, 10, 2, generator)
     )
     with pytest.warns(UserWarning, match="x_o: it is far from every test x"):
-        assert 0 < result.at([1e20, 0.0]).p_value <= 1
+        local = result.at([1e20, 0.0])
+    assert local.num_neighbours == 30
+    assert local.num_effective > 10
 
 
 @pytest.mark.parametrize("dim_x", [1, 5])
