@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from sbi_colt.compare import compare
 from sbi_colt.randomness import generator_from, isolated_rng
-from sbi_colt.sampling.quiet import train_quietly
+from sbi_colt.sampling.sbi_internals import train_quietly
 
 __all__ = ["run_demo"]
 

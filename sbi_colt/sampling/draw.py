@@ -46,15 +46,9 @@ from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, resolve_seed
 from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.collect import collect
-from sbi_colt.sampling.losses import report_given_up, report_late
-from sbi_colt.sampling.options import (
-    RunOptions,
-    check_name,
-    check_options,
-    checked_number,
-    checked_xs,
-)
-from sbi_colt.sampling.pairs import make_pairs
+from sbi_colt.sampling.messages import report_given_up, report_late
+from sbi_colt.sampling.options import RunOptions
+from sbi_colt.sampling.pairs import check_count, make_pairs
 from sbi_colt.sampling.pool import PosteriorSamples, SamplingError
 
 __all__ = [
@@ -262,55 +256,33 @@ def sample_posterior(
     num_samples: int,
     *,
     seed: int | None = None,
-    max_sampling_time: float | None = None,
-    num_workers: int = 1,
-    show_progress_bar: bool = True,
-    use_batched_sampling: bool = True,
-    checkpoint: str | os.PathLike | None = None,
-    checkpoint_name: str | None = None,
-    max_lost: float = 0.1,
-    min_acceptance: float = 1e-3,
-    memory_budget: int = 2**30,
     device: str | torch.device = "cpu",
+    **options: Any,
 ) -> PosteriorSamples:
     """Draw as `draw_posterior_samples` does, and say which xs were left out."""
-    xs = checked_xs(xs)
-    num_samples = checked_number(num_samples)
-    check_options(
-        max_sampling_time, num_workers, max_lost, min_acceptance, memory_budget
-    )
-    device = checked_device(device)
-    check_name(checkpoint_name, checkpoint)
-    seed = run_seed(seed, checkpoint)
     start = time.monotonic()
-    options = RunOptions(
-        seed=seed,
-        deadline=None if max_sampling_time is None else start + max_sampling_time,
-        num_workers=num_workers,
-        use_batched_sampling=use_batched_sampling,
-        memory_budget=memory_budget,
-        min_acceptance=min_acceptance,
-        max_lost=max_lost,
-        device=device,
-    )
+    xs = _checked_xs(xs)
+    num_samples = check_count("num_samples", num_samples)
+    seed = run_seed(seed, options.get("checkpoint"))
+    run = RunOptions(seed=seed, device=checked_device(device), **options)
     header = {
         "seed": seed,
         "num_samples": num_samples,
         "xs": digest(xs),
-        "checkpoint_name": checkpoint_name,
+        "checkpoint_name": run.checkpoint_name,
     }
-    kept = Checkpoint(checkpoint, header)
+    checkpoint = Checkpoint(run.checkpoint, header)
     progress = tqdm(
         total=len(xs),
         desc=f"Drawing {num_samples} posterior samples per x",
         unit="x",
-        disable=not show_progress_bar,
+        disable=not run.show_progress_bar,
         leave=False,
     )
     with progress:
-        result = collect(posterior, xs, num_samples, options, kept, progress)
-    report_given_up(result, max_lost)
-    report_late(result, time.monotonic() - start, checkpoint)
+        result = collect(posterior, xs, num_samples, run, checkpoint, progress)
+    report_given_up(result, run.max_lost)
+    report_late(result, time.monotonic() - start, run.checkpoint)
     return result
 
 
@@ -326,3 +298,22 @@ def run_seed(seed: int | None, checkpoint: str | os.PathLike | None = None) -> i
     if seed is None and known is not None:
         return known["seed"]
     return resolve_seed(seed)
+
+
+def _checked_xs(xs: Any) -> Tensor:
+    """Return observations as a tensor of finite floats with shape ``(N, …)``."""
+    if isinstance(xs, (list, tuple)):
+        raise TypeError(
+            f"xs: expected a torch or NumPy array, got a {type(xs).__name__}; stack "
+            f"its {len(xs)} entries with torch.stack or numpy.stack."
+        )
+    xs = torch.as_tensor(xs)
+    if not xs.is_floating_point():
+        xs = xs.float()
+    if xs.ndim == 0 or len(xs) == 0:
+        raise ValueError(f"xs: expected shape (N, …), got {tuple(xs.shape)}.")
+    if not xs.isfinite().all():
+        raise ValueError(
+            "xs: expected finite values, got NaN or infinity; leave those pairs out."
+        )
+    return xs

@@ -18,7 +18,7 @@ from sbi_colt.sampling.parallel import in_parallel
 from sbi_colt.sampling.sbi_internals import process_prior
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
-__all__ = ["make_pairs", "simulate_pairs"]
+__all__ = ["check_count", "make_pairs", "simulate_pairs"]
 
 # Parameters in one call of a simulator that takes batches, and in one task otherwise.
 _BLOCK = 256
@@ -45,18 +45,15 @@ def make_pairs(
         num_simulations: Pairs to simulate.
         **simulation: Further options of `simulate_pairs`.
     """
-    has_pairs = thetas is not None and xs is not None
-    has_simulator = prior is not None and simulator is not None
-    rest = (prior, simulator) if has_pairs else (thetas, xs)
-    half = any(value is not None for value in rest) and not has_pairs
-    if has_pairs == has_simulator or half:
-        raise ValueError(
-            "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
-            "simulator."
-        )
-    if has_pairs or simulator is None:
+    lacks_simulator = prior is None or simulator is None
+    if thetas is not None and xs is not None and lacks_simulator:
         return thetas, xs
-    return simulate_pairs(prior, simulator, num_simulations, **simulation)
+    if prior is not None and simulator is not None and thetas is None and xs is None:
+        return simulate_pairs(prior, simulator, num_simulations, **simulation)
+    raise ValueError(
+        "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
+        "simulator."
+    )
 
 
 def simulate_pairs(
@@ -95,7 +92,11 @@ def simulate_pairs(
         >>> torch.equal(xs, thetas + 1)
         True
     """
-    _check_arguments(simulator, num_simulations)
+    num_simulations = check_count("num_simulations", num_simulations)
+    if not callable(simulator):
+        raise TypeError(
+            f"simulator: expected a function of θ, got {type(simulator).__name__}."
+        )
     seed = resolve_seed(seed)
     with isolated_rng(generator_from(seed, "prior")), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Prior was provided as a sequence")
@@ -187,19 +188,13 @@ def _simulate_block(
         return start, *simulator(thetas)
 
 
-def _check_arguments(simulator: Any, num_simulations: Any) -> None:
-    if isinstance(num_simulations, bool) or not isinstance(
-        num_simulations, (int, np.integer)
-    ):
-        raise TypeError(f"num_simulations: expected an int, got {num_simulations!r}.")
-    if num_simulations < 1:
-        raise ValueError(
-            f"num_simulations: expected at least 1, got {num_simulations}."
-        )
-    if not callable(simulator):
-        raise TypeError(
-            f"simulator: expected a function of θ, got {type(simulator).__name__}."
-        )
+def check_count(name: str, number: Any) -> int:
+    """Return a number of pairs or draws as an int, or raise unless it is one."""
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        raise TypeError(f"{name}: expected an int, got {number!r}.")
+    if number < 1:
+        raise ValueError(f"{name}: expected at least 1, got {number}.")
+    return int(number)
 
 
 def _failure_message(num_kept: int, num_tried: int, errors: list[str]) -> str:

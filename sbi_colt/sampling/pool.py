@@ -1,14 +1,24 @@
-"""Accepted draws, collected by x, and the result of a run."""
+"""Proposals of a sampler, and a pool of those accepted: S draws for each x.
+
+`propose` is the only place that calls a user's posterior.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 
-__all__ = ["Pool", "PosteriorSamples", "SamplingError"]
+from sbi_colt.randomness import generator_from, isolated_rng
+from sbi_colt.sampling.options import RunOptions
+from sbi_colt.sampling.posteriors import BLOCK_DRAWS, Sampler
+from sbi_colt.sampling.sbi_internals import silent
+
+__all__ = ["Pool", "PosteriorSamples", "SamplingError", "propose"]
 
 
 class SamplingError(RuntimeError):
@@ -53,10 +63,9 @@ class Pool:
     given_up: Tensor  # (n,), whether too few proposals were accepted
 
     @classmethod
-    def empty(cls, num_samples: int, num_xs: int, dim: int, like: Tensor) -> Pool:
-        samples = torch.full(
-            (num_samples, num_xs, dim), math.nan, dtype=like.dtype, device=like.device
-        )
+    def empty(cls, num_samples: int, num_xs: int, like: Tensor) -> Pool:
+        """Return an empty pool for draws of the dimension, type and device of some."""
+        samples = like.new_full((num_samples, num_xs, like.shape[-1]), math.nan)
         zeros = torch.zeros(num_xs, dtype=torch.long)
         return cls(samples, zeros, zeros.clone(), zeros.clone(), zeros.bool())
 
@@ -88,6 +97,45 @@ class Pool:
             self.samples[start:stop, i] = proposals[: stop - start, column]
             self.counts[i] = stop
 
+    def fill(
+        self,
+        index: Tensor,
+        sampler: Sampler,
+        xs: Tensor,
+        options: RunOptions,
+        progress: tqdm,
+        *stream: int | str,
+    ) -> None:
+        """Propose again where draws are missing, until each x is full or given up.
+
+        Args:
+            index: The xs to look at.
+            sampler: How to sample.
+            xs: All observations.
+            options: Seed and limits.
+            progress: Progress bar over xs.
+            *stream: Name of the random stream.
+        """
+        num_samples, attempt = len(self.samples), 0
+        while not options.is_late():
+            # Given up: acceptance below the least by three standard errors and more.
+            most = self.accepted + 3 * (self.accepted + 1).sqrt() + 3
+            is_short = self.counts < num_samples
+            self.given_up = is_short & (most < options.min_acceptance * self.proposed)
+            short = index[is_short[index] & ~self.given_up[index]]
+            if not len(short) or int(self.given_up.sum()) > options.max_lost * len(xs):
+                return
+            # Enough for the typical x at its acceptance so far, within one block.
+            rate = (self.accepted[short] + 1) / (self.proposed[short] + 2)
+            missing = num_samples - self.counts[short]
+            wanted = float((1.2 * missing / rate).median()) + 10
+            num = int(min(wanted, max(1, BLOCK_DRAWS // len(short))))
+            self.add(
+                short, *propose(sampler, xs[short], num, options, *stream, attempt)
+            )
+            progress.update(int((self.counts[short] >= num_samples).sum()))
+            attempt += 1
+
     def result(self, knows_acceptance: bool, is_late: bool) -> PosteriorSamples:
         """Return what is there; xs with too few draws count as left out.
 
@@ -104,3 +152,61 @@ class Pool:
             rate if knows_acceptance else rate * math.nan,
             ~mask & self.given_up if is_late else ~mask,
         )
+
+
+def propose(
+    sampler: Sampler, xs: Tensor, num: int, options: RunOptions, *stream: int | str
+) -> tuple[Tensor, Tensor | None]:
+    """Draw at each x, with a random stream of its own.
+
+    Args:
+        sampler: How to sample.
+        xs: Observations, with shape ``(n, …)``; the posterior gets a copy.
+        num: Draws per x.
+        options: Seed and limits.
+        *stream: Name of the random stream.
+
+    Returns:
+        Proposals with shape ``(num, n, d)``, and which of them are accepted, with shape
+        ``(num, n)``, or `None` for all.
+    """
+    most = max(1, BLOCK_DRAWS // len(xs))
+    if sampler.prior is None:
+        most = num
+    # Independent draws at few xs come a piece at a time, to save memory.
+    sizes = [min(most, num - start) for start in range(0, num, most)]
+    with (
+        isolated_rng(generator_from(options.seed, *stream)),
+        silent(),
+        torch.set_grad_enabled(sampler.with_gradients),  # they cost time and memory
+    ):
+        seconds = options.seconds_left()
+        pieces = [sampler.propose(xs.clone(), size, seconds) for size in sizes]
+    checked = [
+        _checked(piece, size, len(xs))
+        for piece, size in zip(pieces, sizes, strict=True)
+    ]
+    proposals = checked[0] if len(checked) == 1 else torch.cat(checked)
+    return proposals, sampler.accepted(proposals)
+
+
+def _checked(proposals: Any, num: int, num_xs: int) -> Tensor:
+    expected = f"posterior: expected draws of shape ({num}, {num_xs}, d)"
+    if proposals is None:
+        raise ValueError(f"{expected}, got None.")
+    try:
+        proposals = torch.as_tensor(proposals)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{expected}, got {type(proposals).__name__}.") from error
+    if proposals.is_complex():
+        raise ValueError(
+            f"posterior: expected real draws, got {proposals.dtype}; return real and "
+            "imaginary parts as parameters of their own."
+        )
+    if proposals.ndim != 3 or proposals.shape[:2] != (num, num_xs):
+        raise ValueError(f"{expected}, got {tuple(proposals.shape)}.")
+    if proposals.shape[2] == 0:
+        raise ValueError(f"{expected} with d >= 1, got {tuple(proposals.shape)}.")
+    if not proposals.is_floating_point():
+        proposals = proposals.float()
+    return proposals.detach()

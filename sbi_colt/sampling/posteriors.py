@@ -105,12 +105,16 @@ class Sampler:
     with_gradients: bool = False
 
     def accepted(self, proposals: Tensor) -> Tensor | None:
-        """Return which proposals lie in the prior's support, or `None` for all."""
+        """Return which proposals are finite and in the prior's support.
+
+        `None` stands for all of them.
+        """
+        finite = proposals.isfinite().all(dim=-1)
         if self.prior is None:
-            return None
+            return None if bool(finite.all()) else finite
         # A copy: a user's prior may change what it is given.
         inside = within_support(self.prior, proposals.clone())
-        return inside.reshape(proposals.shape[:2])
+        return inside.reshape(finite.shape) & finite
 
 
 def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
@@ -146,12 +150,13 @@ def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampl
             )
         return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
     if samples_like(posterior, RejectionPosterior):
-        return Sampler(_rejection(posterior, xs), batched=False, with_gradients=True)
+        propose = _single(posterior, xs, takes_time=True)
+        return Sampler(propose, batched=False, with_gradients=True)
     if samples_like(posterior, ImportanceSamplingPosterior):
         return Sampler(_single(posterior, xs, method="sir"), batched=False)
     if samples_like(posterior, VIPosterior):
         if is_amortized(posterior):
-            return Sampler(_amortized_vi(posterior), batched=True)
+            return Sampler(_batched(posterior), batched=True)
         return Sampler(_single_vi(posterior, xs), batched=False, with_gradients=True)
     return _foreign(posterior, xs, use_batched_sampling)
 
@@ -233,45 +238,27 @@ def _batched(posterior: Any, _: Tensor | None = None, **options: Any) -> Callabl
         if rejects:
             most = _SECONDS_PER_X * len(xs)
             limit["max_sampling_time"] = most if seconds is None else seconds
-        return posterior.sample_batched(torch.Size((num,)), x=xs, **options, **limit)
+        samples = posterior.sample_batched(torch.Size((num,)), x=xs, **options, **limit)
+        # Amortized VI drops the axis of a single x.
+        return _with_batch(samples, num) if len(xs) == 1 else samples
 
     return propose
 
 
-def _single(posterior: Any, xs: Tensor, **options: Any) -> Callable:
+def _single(
+    posterior: Any, xs: Tensor, takes_time: bool = False, **options: Any
+) -> Callable:
     options |= _silent(posterior.sample)
     as_batch = not _is_iid(posterior, xs)
 
-    def propose(x: Tensor, num: int, _: float | None) -> Any:
-        x = x if as_batch else x[0]
-        return _with_batch(posterior.sample(torch.Size((num,)), x=x, **options), num)
-
-    return propose
-
-
-def _rejection(posterior: RejectionPosterior, xs: Tensor) -> Callable:
-    as_batch = not _is_iid(posterior, xs)
-
     def propose(x: Tensor, num: int, seconds: float | None) -> Any:
-        seconds = _SECONDS_PER_X if seconds is None else min(seconds, _SECONDS_PER_X)
-        samples = posterior.sample(
-            torch.Size((num,)),
-            x=x if as_batch else x[0],
-            show_progress_bars=False,
-            max_sampling_time=seconds,
-        )
+        limit = {}
+        if takes_time:
+            most = _SECONDS_PER_X if seconds is None else seconds
+            limit["max_sampling_time"] = min(most, _SECONDS_PER_X)
+        x = x if as_batch else x[0]
+        samples = posterior.sample(torch.Size((num,)), x=x, **options, **limit)
         return _with_batch(samples, num)
-
-    return propose
-
-
-def _amortized_vi(posterior: VIPosterior) -> Callable:
-    def propose(xs: Tensor, num: int, _: float | None) -> Any:
-        samples = posterior.sample_batched(
-            torch.Size((num,)), x=xs, show_progress_bars=False
-        )
-        # sbi drops the axis of a single x.
-        return _with_batch(samples, num) if len(xs) == 1 else samples
 
     return propose
 

@@ -17,7 +17,7 @@ from sbi_colt.benchmark.studies.options import show
 from sbi_colt.benchmark.studies.timing import seconds_of
 from sbi_colt.diagnose import diagnose
 from sbi_colt.randomness import generator_from, isolated_rng
-from sbi_colt.sampling.quiet import train_quietly
+from sbi_colt.sampling.sbi_internals import train_quietly
 
 __all__ = ["compare_speed", "run"]
 

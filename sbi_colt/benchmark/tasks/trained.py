@@ -22,7 +22,7 @@ from sbi_colt.benchmark.tasks.two_moons import TwoMoons
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.draw import draw_posterior_samples
-from sbi_colt.sampling.quiet import train_quietly
+from sbi_colt.sampling.sbi_internals import train_quietly
 
 __all__ = ["PROBLEMS", "SETTINGS", "TrainedTask"]
 

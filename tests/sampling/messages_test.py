@@ -4,7 +4,7 @@ import time
 import pytest
 from tqdm import tqdm
 
-from sbi_colt.sampling.estimate import Estimate
+from sbi_colt.sampling.messages import Estimate
 
 
 @pytest.fixture
