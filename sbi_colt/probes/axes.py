@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbi_colt.probes.bags import Bags
-from sbi_colt.probes.base import Embedding, Probe
-from sbi_colt.probes.coordinates import Scales, bounded
+from sbi_colt.probes.base import Probe
+from sbi_colt.probes.coordinates import bounded
 from sbi_colt.probes.quadratic import square_weights
 
 __all__ = ["AxesProbe"]
@@ -40,18 +40,6 @@ class AxesProbe(Probe):
         super().__init__(name, "global")
         self.register_buffer("axes", torch.eye(1))
         self.register_buffer("weights", torch.ones(1))
-
-    def prepare(
-        self,
-        scales: Scales,
-        x_example: Tensor,
-        generator: torch.Generator,
-        embedding_net: nn.Module | None,
-        embedding: Embedding | None,
-    ) -> None:
-        """Begin with the parameters themselves as axes."""
-        dim = len(scales.theta_mean)
-        self.axes, self.weights = torch.eye(dim), torch.ones(dim)
 
     def solve(self, bags: Bags, generator: torch.Generator) -> None:
         """Find the axes of the draws and the truths' second moments along them."""

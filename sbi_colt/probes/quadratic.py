@@ -15,11 +15,10 @@ more pairs than parameters. ``axes`` looks along the principal axes of q instead
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbi_colt.probes.bags import Bags
-from sbi_colt.probes.base import Embedding, Probe
-from sbi_colt.probes.coordinates import Scales
+from sbi_colt.probes.base import Probe
 
 __all__ = ["QuadraticProbe", "square_weights"]
 
@@ -43,18 +42,6 @@ class QuadraticProbe(Probe):
         super().__init__(name, "bag")
         self.register_buffer("directions", torch.eye(1))
         self.register_buffer("weights", torch.ones(1))
-
-    def prepare(
-        self,
-        scales: Scales,
-        x_example: Tensor,
-        generator: torch.Generator,
-        embedding_net: nn.Module | None,
-        embedding: Embedding | None,
-    ) -> None:
-        """Begin with the sum of squares."""
-        dim = len(scales.theta_mean)
-        self.directions, self.weights = torch.eye(dim), torch.ones(dim)
 
     def solve(self, bags: Bags, generator: torch.Generator) -> None:
         """Find axes and weights from the second moments of the truths."""

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.spatial import KDTree
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbi_colt.probes.bags import Bags
-from sbi_colt.probes.base import Embedding, Probe
-from sbi_colt.probes.coordinates import Scales, bounded
+from sbi_colt.probes.base import Probe
+from sbi_colt.probes.coordinates import bounded
 
 __all__ = ["ReliefProbe"]
 
@@ -47,17 +47,6 @@ class ReliefProbe(Probe):
     def fits(self, dim: int) -> bool:
         """Return whether there are at most two parameters."""
         return dim <= _MAX_DIM
-
-    def prepare(
-        self,
-        scales: Scales,
-        x_example: Tensor,
-        generator: torch.Generator,
-        embedding_net: nn.Module | None,
-        embedding: Embedding | None,
-    ) -> None:
-        """Make room for draws of θ's dimension."""
-        self.neighbours = torch.zeros(0, len(scales.theta_mean))
 
     def solve(self, bags: Bags, generator: torch.Generator) -> None:
         """Keep a random part of the training pairs' draws."""
