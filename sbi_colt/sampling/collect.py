@@ -102,7 +102,9 @@ def _collect_ensemble(
         who = shares.nonzero().flatten()
         if not len(who):
             continue
-        left = options.seconds_left()  # of which each component gets an equal part
+        seconds = options.seconds_left()
+        if seconds is not None:  # an equal part of the time that is left
+            seconds /= len(weights) - c
         part = collect(
             component,
             xs[who],
@@ -110,7 +112,7 @@ def _collect_ensemble(
             replace(
                 options,
                 seed=derive_seed(options.seed, "component", c),
-                max_sampling_time=left and left / (len(weights) - c),
+                max_sampling_time=seconds,
             ),
             checkpoint.child(f"component-{c}", component=c),
             tqdm(disable=True),
