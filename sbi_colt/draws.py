@@ -207,7 +207,7 @@ class Draws:
     def load(cls, path: str | os.PathLike) -> Draws:
         """Read draws from an ``.npz`` file with ``thetas``, ``xs`` and ``samples``."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
         except FileNotFoundError:
             raise

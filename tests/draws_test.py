@@ -1,3 +1,6 @@
+import gc
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -84,6 +87,18 @@ def test_load_names_what_is_missing(tmp_path):
     np.savez(tmp_path / "other.npz", thetas=np.zeros((3, 1)))
     with pytest.raises(ValueError, match="missing samples, xs"):
         Draws.load(tmp_path / "other.npz")
+
+
+def test_load_closes_a_damaged_file(tmp_path):
+    file = tmp_path / "cut.npz"
+    np.savez(file, thetas=np.zeros((10, 2)))
+    file.write_bytes(file.read_bytes()[:100])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError, match="expected an .npz file"):
+            Draws.load(file)
+        gc.collect()
+    assert [w.category for w in caught if w.category is ResourceWarning] == []
 
 
 def test_load_refuses_pickles_and_other_files(tmp_path):

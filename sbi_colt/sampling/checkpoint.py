@@ -4,22 +4,18 @@ The folder holds ``header.json`` (seed, number of draws, fingerprint of the xs),
 ``reference.npz`` and one ``.npz`` file for each finished part.
 
 *Which posterior do the draws belong to?* Nothing that can be read off a Python object
-tells for sure. So the first run makes a few **reference draws** with a random stream of
-their own and keeps them, and every run that resumes the folder makes them again: the
-same posterior, with the same random numbers at the same xs, gives the same draws. If
-they differ by more than rounding, the folder is refused. The first run makes them
-twice, to find samplers whose draws do not follow the seed (a callable with a random
-generator of its own, some computations on GPUs); such a run cannot be resumed, and a
-warning says so at once.
+tells for sure. So the first run keeps a few **reference draws**, made with a random
+stream of their own, and every run that resumes the folder makes them again and refuses
+the folder if they differ by more than rounding. The first run makes them twice, to find
+samplers whose draws do not follow the seed (a callable with a random generator of its
+own, some computations on GPUs); such a run cannot be resumed, and a warning says so.
 
-*What it costs.* For samplers that take many xs at once: 16 xs more (32 in the first
-run). For samplers that take one x at a time, and for vector fields and Markov chains:
-one x more (two in the first run). A posterior that was changed only at other xs than
-the reference xs is not noticed.
+Reference draws cost 16 xs more (32 in the first run); one x more (two) for samplers
+that take one x at a time, for vector fields and for Markov chains. A posterior that was
+changed only at other xs is not noticed.
 
 *A name instead.* With ``checkpoint_name`` the user says which posterior it is. The name
-is kept in the header and must be the same when the folder is resumed; reference draws
-are neither made nor compared.
+must be the same when the folder is resumed; there are no reference draws.
 """
 
 from __future__ import annotations
@@ -108,10 +104,8 @@ class Checkpoint:
     def recognise(self, draw: Callable[[], Tensor], is_batched: bool) -> None:
         """Raise unless the posterior is the one whose draws the folder holds.
 
-        Args:
-            draw: Function that makes the reference draws.
-            is_batched: Whether the sampler takes many xs at once, which uses random
-                numbers differently.
+        ``draw`` makes the reference draws. Samplers that take many xs at once
+        (``is_batched``) use random numbers differently from those that take one.
         """
         if self.path is None or self.header.get("checkpoint_name") is not None:
             return
@@ -119,13 +113,12 @@ class Checkpoint:
         stored = self._reference()
         if stored is None:
             stored = self._keep_reference(fresh, is_batched, _agree(fresh, draw()))
-        is_first = stored["draws"] is fresh
-        if is_first and not stored["follows_seed"]:
-            warn_caller(
-                f"checkpoint: {_UNSEEDED} If this run is interrupted, it cannot be "
-                f"resumed from {self.path}. {_ADVICE}"
-            )
-        if is_first:
+        if stored["draws"] is fresh:  # this is the first run
+            if not stored["follows_seed"]:
+                warn_caller(
+                    f"checkpoint: {_UNSEEDED} If this run is interrupted, it cannot be "
+                    f"resumed from {self.path}. {_ADVICE}"
+                )
             return
         if bool(stored["is_batched"]) != is_batched:
             raise ValueError(
@@ -204,10 +197,6 @@ class Checkpoint:
     def _keep_reference(
         self, draws: Tensor, is_batched: bool, follows_seed: bool
     ) -> dict[str, Tensor]:
-        """Keep reference draws, and return those that are kept.
-
-        A run that began at the same time may have been first.
-        """
         reference = {
             "draws": draws,
             "is_batched": torch.tensor(is_batched),
@@ -215,7 +204,7 @@ class Checkpoint:
         }
         try:
             self.save(_REFERENCE, reference, overwrite=False)
-        except FileExistsError:
+        except FileExistsError:  # a run that began at the same time was first
             return self._reference() or reference
         return reference
 

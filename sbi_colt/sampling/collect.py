@@ -48,16 +48,7 @@ def collect(
     checkpoint: Checkpoint,
     progress: tqdm,
 ) -> PosteriorSamples:
-    """Draw at every x, with the draws at each x shuffled.
-
-    Args:
-        posterior: What to draw from.
-        xs: Observations, with shape ``(N, …)``.
-        num_samples: Draws per x, S.
-        options: Seed, limits, workers and device.
-        checkpoint: Where finished parts are kept.
-        progress: Progress bar over xs.
-    """
+    """Draw at every x, with the draws at each x shuffled."""
     rest = (num_samples, options, checkpoint, progress)
     if isinstance(posterior, EnsemblePosterior):
         result = _collect_ensemble(posterior, xs, *rest)
@@ -111,7 +102,9 @@ def _collect_ensemble(
         who = shares.nonzero().flatten()
         if not len(who):
             continue
-        left = options.seconds_left()  # of which each component gets an equal part
+        seconds = options.seconds_left()
+        if seconds is not None:  # an equal part of the time that is left
+            seconds /= len(weights) - c
         part = collect(
             component,
             xs[who],
@@ -119,7 +112,7 @@ def _collect_ensemble(
             replace(
                 options,
                 seed=derive_seed(options.seed, "component", c),
-                max_sampling_time=left and left / (len(weights) - c),
+                max_sampling_time=seconds,
             ),
             checkpoint.child(f"component-{c}", component=c),
             tqdm(disable=True),
@@ -162,19 +155,17 @@ class _Run:
     def _reference_draws(self) -> Tensor:
         """Return the draws by which a checkpoint recognises a posterior.
 
-        They are made as all others are, with a random stream of their own: at 16 xs,
-        evenly spread, by samplers that take many xs at once, and at one x by those that
-        take one x at a time or that take long. They depend on nothing but seed, xs and
-        posterior.
+        They come from 16 xs, evenly spread, or from one x if the sampler takes one x at
+        a time or takes long. They depend on nothing but seed, xs and posterior.
         """
-        num_xs, last = len(self.xs), len(self.xs) - 1
+        num_xs = len(self.xs)
         if self.sampler.batched:
             most = 1 if self.sampler.is_costly else _REFERENCE_XS
             most = min(num_xs, most, self.sampler.block(self.num_samples))
-            places = torch.linspace(0, last, most).long().unsqueeze(0)
         else:
             most = min(num_xs, _REFERENCE_ATTEMPTS)
-            places = torch.linspace(0, last, most).long().unsqueeze(1)
+        spread = torch.linspace(0, num_xs - 1, most).long()
+        places = spread.unsqueeze(0 if self.sampler.batched else 1)
         options = replace(self.options, max_sampling_time=None)
         timeout: Exception | None = None
         for place in places:
@@ -351,7 +342,6 @@ def _joined(pools: list[Pool], device: str | torch.device) -> Pool | None:
 
 
 def _is_death(error: BaseException) -> bool:
-    """Return whether an error says that a worker process died."""
     return isinstance(error, TerminatedWorkerError) or (
         type(error).__name__ in ("KilledWorker", "BrokenProcessPool")
     )

@@ -1,32 +1,20 @@
 """The front of this room: draws at pairs, and draws at any xs.
 
-`draw` makes pairs and draws at them; `draw_at_pairs` takes pairs that are there;
-`draw_posterior_samples` draws K times at every x from any posterior. ``posteriors``
-lists how each posterior is sampled. What holds for all of them:
+*Order.* The draws of each x are shuffled: the first k are as good a sample as any k.
+The components of an ensemble are chosen for each x separately; sbi's own batched
+sampling chooses them once for all xs, which makes the draws of different xs dependent.
 
-*Order.* The draws of each x are shuffled: the first k are as good a sample as any k,
-though chains and ensembles hand theirs out in order. The components of an ensemble are
-chosen for each x separately; sbi's own batched sampling chooses them once for all xs,
-which makes the draws of different xs depend on each other.
-
-*Leakage.* Draws are proposed without rejection; those in the prior's support are kept,
-and only xs that have too few are drawn again. An x whose acceptance is clearly below
-``min_acceptance`` is given up, with a warning; more than ``max_lost`` of them is an
-error, which carries what was drawn.
-
-*Time.* A run that reaches ``max_sampling_time`` returns the xs that are complete, with
-a warning, if there are at least 20 of them; otherwise it is an error, which carries
-what was drawn. xs are worked on in the order in which they come.
-
-*Which xs are missing* depends on q, on x and on the position of x, never on the true
-parameter. So the test of what remains is valid.
+*Missing xs.* Draws are proposed without rejection and those in the prior's support are
+kept. An x whose acceptance is clearly below ``min_acceptance`` is given up. A run that
+reaches ``max_sampling_time`` returns the xs that are complete, at least 20. Both are
+warnings, or errors that carry what was drawn. Which xs are missing depends on q, on x
+and on the position of x, never on the true parameter: the test of the rest is valid.
 
 *Seeds.* A seed means the same draws for any number of workers, any backend of joblib
 and any memory budget down to one block (65,536 draws). Batched and single sampling use
-random numbers differently; with a time limit, xs at which draws are missing after the
-first round are completed earlier, which gives them other draws. A seed has no effect
-on a sampler that keeps random numbers of its own (such as a callable's NumPy
-generator). The caller's random state and posterior are left as they were.
+random numbers differently, and so do runs with a time limit where draws are missing
+after the first round. A seed has no effect on a sampler that keeps random numbers of
+its own. The caller's random state and posterior are left as they were.
 """
 
 from __future__ import annotations
@@ -39,7 +27,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from sbi_colt.arrays import check_finite, in_one_precision
+from sbi_colt.arrays import as_tensor, check_finite, in_one_precision
 from sbi_colt.checks import checked_device
 from sbi_colt.draws import Draws, clean_pairs
 from sbi_colt.pair_keys import make_pair_keys
@@ -289,10 +277,8 @@ def sample_posterior(
 def run_seed(seed: int | None, checkpoint: str | os.PathLike | None = None) -> int:
     """Return the seed of a run: the only place that decides it.
 
-    Args:
-        seed: The user's seed. Without one, a run that resumes a checkpoint takes the
-            seed of the run that made it, and any other run a random one.
-        checkpoint: Folder of the checkpoint, or `None`.
+    Without a seed, a run that resumes a checkpoint takes the seed of the run that made
+    the folder, and any other run a random one.
     """
     known = None if checkpoint is None else Checkpoint.known_header(checkpoint)
     if seed is None and known is not None:
@@ -302,18 +288,10 @@ def run_seed(seed: int | None, checkpoint: str | os.PathLike | None = None) -> i
 
 def _checked_xs(xs: Any) -> Tensor:
     """Return observations as a tensor of finite floats with shape ``(N, …)``."""
-    if isinstance(xs, (list, tuple)):
-        raise TypeError(
-            f"xs: expected a torch or NumPy array, got a {type(xs).__name__}; stack "
-            f"its {len(xs)} entries with torch.stack or numpy.stack."
-        )
-    xs = torch.as_tensor(xs)
+    xs = as_tensor(xs, "xs")
     if not xs.is_floating_point():
         xs = xs.float()
     if xs.ndim == 0 or len(xs) == 0:
         raise ValueError(f"xs: expected shape (N, …), got {tuple(xs.shape)}.")
-    if not xs.isfinite().all():
-        raise ValueError(
-            "xs: expected finite values, got NaN or infinity; leave those pairs out."
-        )
+    check_finite(xs, "xs")
     return xs

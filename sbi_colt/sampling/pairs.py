@@ -164,10 +164,7 @@ def _simulate_until_enough(
 def _simulate(
     simulator: Simulator, thetas: Tensor, seed: int, offset: int, num_workers: int
 ) -> Iterator[tuple[int, list[Tensor | None], list[str]]]:
-    """Simulate in blocks of fixed size, each with a seed of its own.
-
-    The result does not depend on the number of workers.
-    """
+    """Simulate in blocks of fixed size, for any number of workers alike."""
     size = _BLOCK if simulator.is_batched else _TASK
     tasks = (
         (

@@ -106,15 +106,9 @@ class Pool:
         progress: tqdm,
         *stream: int | str,
     ) -> None:
-        """Propose again where draws are missing, until each x is full or given up.
+        """Propose again at the xs of ``index`` until each is full or given up.
 
-        Args:
-            index: The xs to look at.
-            sampler: How to sample.
-            xs: All observations.
-            options: Seed and limits.
-            progress: Progress bar over xs.
-            *stream: Name of the random stream.
+        ``xs`` are all observations; ``stream`` names the random stream.
         """
         num_samples, attempt = len(self.samples), 0
         while not options.is_late():
@@ -137,12 +131,7 @@ class Pool:
             attempt += 1
 
     def result(self, knows_acceptance: bool, is_late: bool) -> PosteriorSamples:
-        """Return what is there; xs with too few draws count as left out.
-
-        Args:
-            knows_acceptance: Whether the sampler can leave the prior's support.
-            is_late: Whether time ran out.
-        """
+        """Return what is there; xs with too few draws count as left out."""
         mask = self.counts >= len(self.samples)
         self.samples[:, ~mask.to(self.samples.device)] = math.nan
         rate = self.accepted / self.proposed  # NaN for xs never reached
@@ -157,18 +146,10 @@ class Pool:
 def propose(
     sampler: Sampler, xs: Tensor, num: int, options: RunOptions, *stream: int | str
 ) -> tuple[Tensor, Tensor | None]:
-    """Draw at each x, with a random stream of its own.
+    """Draw ``num`` times at each x, with a random stream of its own.
 
-    Args:
-        sampler: How to sample.
-        xs: Observations, with shape ``(n, …)``; the posterior gets a copy.
-        num: Draws per x.
-        options: Seed and limits.
-        *stream: Name of the random stream.
-
-    Returns:
-        Proposals with shape ``(num, n, d)``, and which of them are accepted, with shape
-        ``(num, n)``, or `None` for all.
+    The posterior gets a copy of ``xs``. Returns proposals with shape ``(num, n, d)``,
+    and which of them are accepted, with shape ``(num, n)``, or `None` for all.
     """
     most = max(1, BLOCK_DRAWS // len(xs))
     if sampler.prior is None:

@@ -118,14 +118,7 @@ class Sampler:
 
 
 def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
-    """Return how to sample a posterior at these xs.
-
-    Args:
-        posterior: A posterior of sbi other than an ensemble, a callable
-            ``q(xs, num_samples)``, or an object with ``sample``.
-        xs: Observations, with shape ``(N, …)``.
-        use_batched_sampling: Whether to prefer samplers that take many xs at once.
-    """
+    """Return how to sample a posterior at these xs; not for ensembles."""
     _check_condition(posterior, xs)
     if samples_like(posterior, DirectPosterior):
         return _direct(posterior, xs, use_batched_sampling)
@@ -135,8 +128,7 @@ def sampler_for(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampl
     if samples_like(posterior, FilteredDirectPosterior):
         return _direct(posterior, xs, False)
     if samples_like(posterior, VectorFieldPosterior):
-        can_batch = not composes_trials(posterior)
-        can_batch &= not _is_iid(posterior, xs)
+        can_batch = not composes_trials(posterior) and not _is_iid(posterior, xs)
         return _direct(posterior, xs, use_batched_sampling and can_batch, costly=True)
     if samples_like(posterior, MCMCPosterior):
         can_batch = is_vectorised(posterior) and not _is_iid(posterior, xs)

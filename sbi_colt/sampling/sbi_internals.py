@@ -138,26 +138,16 @@ class _NoTracker:
 
     log_dir = None
 
-    def log_metric(self, name: str, value: float, step: int | None = None) -> None:
+    def log_metric(self, *args: Any, **kwargs: Any) -> None:
         """Keep nothing."""
 
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Keep nothing."""
-
-    def log_params(self, params: dict[str, Any]) -> None:
-        """Keep nothing."""
-
-    def add_figure(self, name: str, figure: Any, step: int | None = None) -> None:
-        """Keep nothing."""
-
-    def flush(self) -> None:
-        """Keep nothing."""
+    log_metrics = log_params = add_figure = flush = log_metric
 
 
 def train_quietly(
     trainer: Any, prior: Any, thetas: Tensor, xs: Tensor, *network: Any, **options: Any
 ) -> Any:
-    """Return the posterior that a trainer of sbi builds.
+    """Return the posterior that a trainer of sbi builds, without logs or messages.
 
     Args:
         trainer: A class such as `NPE`.

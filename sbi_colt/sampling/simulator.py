@@ -123,9 +123,8 @@ class Simulator:
         """Return the output or `None`, and the error or the one handed in."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # the simulator may not expect this form
+                # The simulator may not expect this form.
+                warnings.simplefilter("ignore")
                 return self._output(thetas), error
         except Exception as raised:
             return None, _described(raised)
