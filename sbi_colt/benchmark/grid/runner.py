@@ -113,14 +113,7 @@ def _is_long(cell: Cell) -> bool:
 
 
 def run_group(cells: Sequence[Cell]) -> list[Row]:
-    """Train and test in cells that differ only in the method, on one thread.
-
-    Args:
-        cells: The cells.
-
-    Returns:
-        Their rows, in the same order.
-    """
+    """Return the rows of cells that differ only in the method, on one thread."""
     with one_thread():
         return _run_group(cells)
 
