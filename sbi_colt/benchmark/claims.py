@@ -9,92 +9,58 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.stats import binom
 
-from sbi_colt.benchmark.tables import Entry, Key
+from sbi_colt.benchmark.tables import Entries
 
-__all__ = [
-    "Claim",
-    "alarm_counts",
-    "claim_lines",
-    "false_alarms",
-    "key_text",
-    "powers",
-]
-
-_WIDTH = 80
+__all__ = ["Claim", "alarm_counts", "claim_lines", "false_alarms", "powers"]
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A sentence about a table, and what in the table contradicts it.
-
-    Args:
-        text: The sentence, without a full stop.
-        against: The numbers that contradict it; none if the claim holds.
-    """
+class Claim(NamedTuple):
+    """A sentence without its full stop, and the numbers that contradict it."""
 
     text: str
     against: tuple[str, ...] = ()
 
-    @property
-    def holds(self) -> bool:
-        """Whether nothing contradicts the claim."""
-        return not self.against
-
     def __str__(self) -> str:
-        if self.holds:
+        if not self.against:
             return f"{self.text}: holds."
         return f"{self.text}: does not hold: {'; '.join(self.against)}."
 
 
 def claim_lines(claims: Iterable[Claim]) -> Iterator[str]:
     """Yield the claims as a list, wrapped to the width of a terminal."""
-    lines = [
-        textwrap.fill(f"- {claim}", _WIDTH, subsequent_indent="  ") for claim in claims
-    ]
+    lines = [textwrap.fill(f"- {c}", 80, subsequent_indent="  ") for c in claims]
     if lines:
         yield "Claims, checked against these rows:"
         yield from lines
 
 
-def key_text(key: Key) -> str:
-    """Return the name of an entry, as in "mean 0.15 (3, 3) default"."""
-    task, dim_x, dim, alpha, method = key
-    return f"{task} {alpha:g} ({dim_x}, {dim}) {method}"
-
-
-def powers(
-    text: str, entries: dict[Key, Entry], least: float, most: float = 1
-) -> Claim:
-    """Return the claim that every entry's power lies between two numbers."""
+def powers(text: str, entries: Entries, least: float, most: float = 1) -> list[Claim]:
+    """Return the claim that each power is in [least, most]; none without entries."""
     against = tuple(
-        f"{key_text(key)} has {entry.power:.2f}"
+        f"{key} has {entry.power:.2f}"
         for key, entry in entries.items()
         if not least <= entry.power <= most
     )
-    return Claim(text, against)
+    return [Claim(text, against)] if entries else []
 
 
 def false_alarms(
-    text: str,
-    counts: dict[str, tuple[int, int]],
-    level: float = 0.05,
-    band: float = 0.99,
+    text: str, counts: dict[str, tuple[int, int]], band: float = 0.99
 ) -> Claim:
     """Return the claim that counts of false alarms lie in their binomial bands.
 
     Args:
         text: The sentence.
         counts: Rejections and tests where nothing is wrong, by the name of the cell.
-        level: The level of the tests.
-        band: Probability of the band under a binomial distribution with this level.
+        band: Probability of the band under a binomial distribution with level 0.05.
     """
     against = []
     for name, (count, trials) in counts.items():
-        low, high = binom.interval(band, trials, level)
+        low, high = binom.interval(band, trials, 0.05)
         if not low <= count <= high:
             against.append(
                 f"{name} has {count} of {trials}, the band is {low:.0f} to {high:.0f}"
@@ -102,9 +68,9 @@ def false_alarms(
     return Claim(text, tuple(against))
 
 
-def alarm_counts(entries: dict[Key, Entry]) -> dict[str, tuple[int, int]]:
+def alarm_counts(entries: Entries) -> dict[str, tuple[int, int]]:
     """Return rejections and tests of each entry, by its name."""
     return {
-        key_text(key): (round(entry.power * entry.num_batches), entry.num_batches)
+        str(key): (round(entry.power * entry.num_batches), entry.num_batches)
         for key, entry in entries.items()
     }

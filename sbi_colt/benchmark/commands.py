@@ -30,11 +30,7 @@ _COMMANDS = {
 
 
 def add_benchmarks(commands: Any) -> None:
-    """Add the benchmarks to a command line.
-
-    Args:
-        commands: The subparsers of the command line.
-    """
+    """Add the benchmarks to the subparsers of a command line."""
     text = "Measure speed and power of this package, beside sbi and the CoLT paper."
     benchmark = commands.add_parser(
         "benchmark", help="measure speed and power", description=text
@@ -51,11 +47,17 @@ class _StudyParser(argparse.ArgumentParser):
 
     study = ""
 
-    def parse_known_args(self, *args: Any, **options: Any) -> Any:
+    def parse_known_args(self, *args: Any, **kept: Any) -> Any:
         """Add the study's description and options, then parse."""
-        module = import_module(f"sbi_colt.benchmark.studies.{self.study}")
-        self.description = module.DESCRIPTION
-        self.set_defaults(run=module.run)
-        if hasattr(module, "add_options"):
-            module.add_options(self)
-        return super().parse_known_args(*args, **options)
+        study = import_module(f"sbi_colt.benchmark.studies.{self.study}")
+        self.description = study.__doc__
+        for flag, settings in study.OPTIONS.items():
+            self.add_argument(flag, **settings)
+
+        def run(options: argparse.Namespace) -> int:
+            for line in study.run(options):
+                print(line, flush=True)
+            return 0
+
+        self.set_defaults(run=run)
+        return super().parse_known_args(*args, **kept)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 
 from sbi_colt.benchmark.grid.cells import EXACT
 from sbi_colt.benchmark.grid.rows import Row
-from sbi_colt.benchmark.tables import PAPER, Entry, Key, summarise
+from sbi_colt.benchmark.tables import PAPER, Entries, Entry, only, summarise
 from sbi_colt.benchmark.tasks.gaussian import PERTURBATIONS
 from sbi_colt.benchmark.tasks.settings import SETTINGS
 from sbi_colt.report.clouds import BLUE, GREEN, GREY, ORANGE, PURPLE
 
-__all__ = ["Style", "plot_results", "style_of"]
+__all__ = ["Style", "add_legend", "plot_results", "style_of"]
 
 
 class Style(NamedTuple):
@@ -44,6 +44,19 @@ _REPORTED = ", in the paper"
 def style_of(method: str) -> Style:
     """Return how a method is shown; a method without a style of its own is grey."""
     return _STYLES.get(method, Style(method, GREY, "x", "-"))
+
+
+def add_legend(
+    figure: Figure, axes: Iterable[Axes], place: Any = "outside upper center"
+) -> None:
+    """Add one legend for all axes, the paper's numbers last."""
+    shown = {}
+    for ax in axes:
+        shown |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+    labels = sorted(shown, key=lambda label: _REPORTED in label)
+    columns = len(labels) if "center" in place else 1
+    handles = [shown[label] for label in labels]
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False)
 
 
 def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
@@ -73,100 +86,81 @@ def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
     return paths
 
 
-def _plot_family(entries: dict[Key, Entry], prefix: str) -> Figure | None:
-    """Return a panel for each perturbation and pair of dimensions."""
-    names = [name for name in PERTURBATIONS if name != "blind"]
-    dims = sorted({k[1:3] for k in entries if k[0] in {prefix + n for n in names}})
-    if not dims:
-        return None
-    figure, axes = plt.subplots(
-        len(dims),
-        len(names),
-        figsize=(2.6 * len(names), 0.4 + 2.4 * len(dims)),
+def _panels(rows: int, columns: int, width: float, height: float):
+    return plt.subplots(
+        rows,
+        columns,
+        figsize=(width, height),
         layout="constrained",
         squeeze=False,
         sharey=True,
     )
+
+
+def _plot_family(entries: Entries, prefix: str) -> Figure | None:
+    """Return a panel for each perturbation and pair of dimensions."""
+    names = [name for name in PERTURBATIONS if name != "blind"]
+    tasks = {prefix + name for name in names}
+    dims = sorted({key[1:3] for key in entries if key.task in tasks})
+    if not dims:
+        return None
+    size = (2.6 * len(names), 0.4 + 2.4 * len(dims))
+    figure, axes = _panels(len(dims), len(names), *size)
     for row, pair in zip(axes, dims, strict=True):
         for ax, name in zip(row, names, strict=True):
             _plot_curves(ax, entries, prefix + name, pair)
             ax.set_title(f"{name} {pair}", fontsize="medium")
             ax.set_ylabel("power" if ax is row[0] else "")
-    shown = {}
-    for ax in axes.flat:
-        handles, labels = ax.get_legend_handles_labels()
-        shown |= dict(zip(labels, handles, strict=True))
-    figure.legend(
-        list(shown.values()),
-        list(shown),
-        loc="outside upper center",
-        ncols=len(shown),
-        frameon=False,
-    )
+    add_legend(figure, axes.flat)
     return figure
 
 
-def _plot_single(entries: dict[Key, Entry], task: str) -> Figure | None:
+def _plot_single(entries: Entries, task: str) -> Figure | None:
     """Return one panel for a task in the plane: power, or the diffusion's statistic."""
-    if not any(key[0] == task for key in entries):
+    if not only(entries, task):
         return None
-    figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
-    _plot_curves(ax, entries, task, (1, 2), task == "diffusion")
-    handles, labels = ax.get_legend_handles_labels()
-    order = sorted(range(len(labels)), key=lambda i: _REPORTED in labels[i])
-    figure.legend(
-        [handles[i] for i in order],
-        [labels[i] for i in order],
-        loc="outside right upper",
-        frameon=False,
-    )
+    figure, ((ax,),) = _panels(1, 1, 7, 3.6)
+    _plot_curves(ax, entries, task, (1, 2), is_statistic=task == "diffusion")
+    add_legend(figure, [ax], "outside right upper")
     ax.set_title(task.capitalize())
     return figure
 
 
 def _plot_curves(
     ax: Axes,
-    entries: dict[Key, Entry],
+    entries: Entries,
     task: str,
     dims: tuple[int, int],
-    statistic: bool = False,
+    is_statistic: bool = False,
 ) -> None:
     """Add the curve of each method over α, and the paper's points."""
-    for method in dict.fromkeys([*_STYLES, *(key[4] for key in entries)]):
-        if method == EXACT or (statistic and method == "c2st"):
+    for method in dict.fromkeys([*_STYLES, *(key.method for key in entries)]):
+        curve = _curve(entries, task, dims, method)
+        if not curve or method == EXACT or (is_statistic and method == "c2st"):
             continue
         _, color, marker, line = style_of(method)
-        curve = _curve(entries, task, dims, method)
-        if curve:
-            ax.errorbar(
-                list(curve),
-                [e.statistic if statistic else e.power for e in curve.values()],
-                yerr=None if statistic else [e.error for e in curve.values()],
-                color=color,
-                marker=marker,
-                ls=line,
-                ms=4,
-                lw=1.3,
-                label=method,
-            )
+        ax.errorbar(
+            list(curve),
+            [e.statistic if is_statistic else e.power for e in curve.values()],
+            yerr=None if is_statistic else [e.error for e in curve.values()],
+            color=color,
+            marker=marker,
+            ls=line,
+            ms=4,
+            lw=1.3,
+            label=method,
+        )
         reported = {
             key[3]: power
             for key, (power, _) in PAPER.items()
             if key[:3] == (task, *dims) and key[4] == method
         }
-        if curve and reported:
-            ax.plot(
-                list(reported),
-                list(reported.values()),
-                color=color,
-                marker=marker,
-                ls="",
-                ms=9,
-                mfc="none",
-                label=method + _REPORTED,
-            )
+        if reported:
+            look = {"color": color, "marker": marker, "ls": "", "ms": 9, "mfc": "none"}
+            points = (list(reported), list(reported.values()))
+            ax.plot(*points, label=method + _REPORTED, **look)
     ax.set_xlabel("alpha")
-    if statistic:
+    if is_statistic:
         ax.set_ylabel("mean statistic")
         return
     ax.axhline(0.05, color=GREY, lw=0.8, ls=":")
@@ -174,61 +168,40 @@ def _plot_curves(
 
 
 def _curve(
-    entries: dict[Key, Entry], task: str, dims: tuple[int, int], method: str
+    entries: Entries, task: str, dims: tuple[int, int], method: str
 ) -> dict[float, Entry]:
     """Return the entries of one method by α, in rising order."""
     # At α = 0 all perturbations of a family are the same task.
     null = "curved-covariance" if task.startswith("curved-") else "covariance"
-    points = {
-        key[3]: entry
-        for name in (null, task)
-        for key, entry in entries.items()
-        if key[:3] == (name, *dims)
-        and key[4] == method
-        and (name == task or key[3] == 0)
-    }
+    nulls = only(entries, null, method, lambda key: key.alpha == 0)
+    own = nulls | only(entries, task, method)
+    points = {key.alpha: entry for key, entry in own.items() if key[1:3] == dims}
     return dict(sorted(points.items()))
 
 
-def _plot_trained(entries: dict[Key, Entry]) -> Figure | None:
+def _plot_trained(entries: Entries) -> Figure | None:
     """Return a panel for each trained posterior: distance and accuracy."""
     trained = {name for name, setting in SETTINGS.items() if setting.is_trained}
-    tasks = sorted({key[0] for key in entries if key[0] in trained and key[3] > 0})
+    tasks = sorted({key.task for key in entries if key.task in trained and key.alpha})
     if not tasks:
         return None
-    figure, axes = plt.subplots(
-        1,
-        len(tasks),
-        figsize=(3.2 * len(tasks), 3.4),
-        layout="constrained",
-        squeeze=False,
-        sharey=True,
-    )
-    for ax, task in zip(axes[0], tasks, strict=True):
+    figure, (axes,) = _panels(1, len(tasks), 3.2 * len(tasks), 3.4)
+    for ax, task in zip(axes, tasks, strict=True):
         for method, label, chance in (
             ("default", "CoLT's distance", 0.0),
             (EXACT, "C2ST - 1/2", 0.5),
         ):
-            values = {
-                key[3]: entry.statistic - chance
-                for key, entry in sorted(entries.items())
-                if key[0] == task and key[4] == method
-            }
+            own = sorted(only(entries, task, method).items())
+            values = {key.alpha: entry.statistic - chance for key, entry in own}
             _, color, marker, line = style_of(method)
+            look = {"color": color, "marker": marker, "ls": line, "label": label}
             exact = values.pop(0.0, None)
-            ax.plot(
-                list(values),
-                list(values.values()),
-                color=color,
-                marker=marker,
-                ls=line,
-                label=label,
-            )
+            ax.plot(list(values), list(values.values()), **look)
             if exact is not None:
                 ax.axhline(exact, color=color, lw=0.8, ls=":")
         ax.set(
             xscale="log", xlabel="training simulations", title=task, ylim=(-0.02, 0.55)
         )
-    axes[0, 0].set_ylabel("how wrong (dotted: exact posterior)")
-    axes[0, 0].legend(fontsize="small")
+    axes[0].set_ylabel("how wrong (dotted: exact posterior)")
+    axes[0].legend(fontsize="small")
     return figure

@@ -19,65 +19,41 @@ from sbi_colt.draws import Draws
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
 
-__all__ = ["METHODS", "Tester"]
+__all__ = ["METHODS", "Method", "Tester"]
 
 Tester = Callable[[Draws], TestResult | CoLTResult]
+Method = Callable[[Draws, Setting, int, "int | None"], Tester]
 
 
 def _colt(train: Draws, config: CoLTConfig, seed: int) -> Tester:
     return CoLT(config, seed=seed).fit(train, show_progress_bar=False).test
 
 
-def _default(
-    train: Draws, setting: Setting, seed: int, draws_per_step: int | None
-) -> Tester:
-    return _colt(train, CoLTConfig(), seed)
+def _paper(variant: str) -> Method:
+    def method(
+        train: Draws, setting: Setting, seed: int, draws_per_step: int | None
+    ) -> Tester:
+        config = CoLTConfig.paper(
+            variant,
+            learning_rate=setting.learning_rate,
+            epochs=setting.epochs,
+            draws_per_step=draws_per_step,
+        )
+        return _colt(train, config, seed)
+
+    return method
 
 
-def _paper(
-    train: Draws,
-    setting: Setting,
-    seed: int,
-    draws_per_step: int | None,
-    *,
-    variant: str,
-) -> Tester:
-    config = CoLTConfig.paper(
-        variant,
-        learning_rate=setting.learning_rate,
-        epochs=setting.epochs,
-        draws_per_step=draws_per_step,
-    )
-    return _colt(train, config, seed)
+def _c2st(train: Draws, setting: Setting, seed: int, _: int | None) -> Tester:
+    budget = (setting.c2st_epochs, setting.c2st_learning_rate)
+    return C2ST(epochs=budget[0], learning_rate=budget[1], seed=seed).fit(train).test
 
 
-def _c2st(
-    train: Draws, setting: Setting, seed: int, draws_per_step: int | None
-) -> Tester:
-    classifier = C2ST(
-        epochs=setting.c2st_epochs,
-        learning_rate=setting.c2st_learning_rate,
-        seed=seed,
-    )
-    return classifier.fit(train).test
-
-
-def _untrained(
-    train: Draws,
-    setting: Setting,
-    seed: int,
-    draws_per_step: int | None,
-    *,
-    test: Callable[..., TestResult],
-) -> Tester:
-    return partial(test, seed=seed)
-
-
-METHODS: dict[str, Callable[[Draws, Setting, int, int | None], Tester]] = {
-    "default": _default,
-    "paper-full": partial(_paper, variant="full"),
-    "paper-id": partial(_paper, variant="id"),
+METHODS: dict[str, Method] = {
+    "default": lambda train, setting, seed, _: _colt(train, CoLTConfig(), seed),
+    "paper-full": _paper("full"),
+    "paper-id": _paper("id"),
     "c2st": _c2st,
-    "sbc": partial(_untrained, test=sbc),
-    "tarp": partial(_untrained, test=tarp),
+    "sbc": lambda train, setting, seed, _: partial(sbc, seed=seed),
+    "tarp": lambda train, setting, seed, _: partial(tarp, seed=seed),
 }

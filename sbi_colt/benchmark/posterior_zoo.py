@@ -23,8 +23,9 @@ from sbi.inference import FMPE, MNLE, MNPE, NLE, NPE, NPE_A, NPSE, NRE
 from sbi.inference.posteriors import EnsemblePosterior
 from sbi.neural_nets import posterior_nn
 from sbi.neural_nets.embedding_nets import CNNEmbedding
+from sbi.utils import MultipleIndependent
 from torch import Tensor
-from torch.distributions import MultivariateNormal
+from torch.distributions import Bernoulli, MultivariateNormal, Normal
 
 from sbi_colt.randomness import generator_from, isolated_rng
 
@@ -121,23 +122,11 @@ def _likelihood() -> Any:
     return _train(NLE(prior(), "maf"), *_pairs(), epochs=15)
 
 
-_FEW_CHAINS = {"num_chains": 4, "warmup_steps": 20, "thin": 2}
-
-
-def _mcmc(trainer: Any, method: str = "slice_np_vectorized", **options: Any) -> Any:
+def _mcmc(trainer: Any, method: str = "slice_np_vectorized") -> Any:
+    few = {"num_chains": 4, "warmup_steps": 20, "thin": 2}
     return trainer.build_posterior(
-        sample_with="mcmc",
-        mcmc_method=method,
-        mcmc_parameters={**_FEW_CHAINS, **options},
+        sample_with="mcmc", mcmc_method=method, mcmc_parameters=few
     )
-
-
-def _nle(method: str) -> Exhibit:
-    return Exhibit(_mcmc(_likelihood(), method), _observe)
-
-
-def _nre() -> Exhibit:
-    return Exhibit(_mcmc(_train(NRE(prior()), *_pairs(), epochs=15)), _observe)
 
 
 def _iid_trials() -> Exhibit:
@@ -207,25 +196,16 @@ def _mixed_data() -> Exhibit:
 
 
 def _mixed_parameters() -> Exhibit:
-    from sbi.utils import MultipleIndependent
-    from torch.distributions import Bernoulli, Normal
-
-    mixed = MultipleIndependent(
-        [
-            Normal(torch.zeros(1), torch.ones(1)),
-            Bernoulli(probs=torch.tensor([0.5])),
-        ],
-        validate_args=False,
-    )
+    parts = [Normal(torch.zeros(1), torch.ones(1)), Bernoulli(torch.tensor([0.5]))]
+    mixed = MultipleIndependent(parts, validate_args=False)
     generator = generator_from(2, "zoo mixed parameters")
 
     def pairs(num: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         first = torch.randn(num, 1, generator=generator)
         second = (torch.rand(num, 1, generator=generator) < 0.5).float()
         thetas = torch.cat([first, second], dim=1)
-        return thetas, thetas @ _MIXING.T + _NOISE * torch.randn(
-            num, 2, generator=generator
-        )
+        noise = _NOISE * torch.randn(num, 2, generator=generator)
+        return thetas, thetas @ _MIXING.T + noise
 
     trainer = _train(MNPE(mixed), *pairs(1000, generator), epochs=10)
     return Exhibit(trainer.build_posterior(), lambda n, g: pairs(n, g)[1])
@@ -236,9 +216,11 @@ ZOO: dict[str, Callable[[], Exhibit]] = {
     "npe-nsf": lambda: _npe("nsf"),
     "npe-mdn": lambda: _npe("mdn"),
     "npe-a, two rounds": _npe_a,
-    "nle, vectorised slice": lambda: _nle("slice_np_vectorized"),
-    "nle, slice": lambda: _nle("slice_np"),
-    "nre, vectorised slice": _nre,
+    "nle, vectorised slice": lambda: Exhibit(_mcmc(_likelihood()), _observe),
+    "nle, slice": lambda: Exhibit(_mcmc(_likelihood(), "slice_np"), _observe),
+    "nre, vectorised slice": lambda: Exhibit(
+        _mcmc(_train(NRE(prior()), *_pairs(), epochs=15)), _observe
+    ),
     "nle, iid trials": _iid_trials,
     "nle, rejection": lambda: _of_likelihood("rejection"),
     "nle, importance": lambda: _of_likelihood("importance"),

@@ -7,21 +7,43 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sbi_colt.benchmark.grid.cells import EXACT
 from sbi_colt.benchmark.grid.rows import Row
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.tasks.task import DIMS
 
-__all__ = ["PAPER", "Entry", "Key", "steps_line", "summarise", "table_lines"]
+__all__ = [
+    "PAPER",
+    "Entries",
+    "Entry",
+    "Key",
+    "only",
+    "steps_line",
+    "summarise",
+    "table_lines",
+]
 
-# Task, dimensions of x and θ, α and method.
-Key = tuple[str, int, int, float, str]
+
+class Key(NamedTuple):
+    """A cell without its seed."""
+
+    task: str
+    dim_x: int
+    dim: int
+    alpha: float
+    method: str
+
+    def __str__(self) -> str:
+        place = f"({self.dim_x}, {self.dim})"
+        return f"{self.task} {self.alpha:g} {place} {self.method}"
+
 
 # Power that the paper reports, with its standard error over three seeds.
-PAPER: dict[Key, tuple[float, float]] = {
+PAPER: dict[tuple, tuple[float, float]] = {
     ("tree", 1, 2, 1.5, "paper-full"): (0.877, math.nan),
     ("tree", 1, 2, 4.0, "paper-full"): (1.0, math.nan),
     ("tree", 1, 2, 1.5, "c2st"): (0.0, math.nan),
@@ -69,12 +91,29 @@ class Entry:
     draws_per_step: int | None
 
 
-def summarise(rows: Sequence[Row]) -> dict[Key, Entry]:
-    """Return the entries by task, dimensions of x and θ, α and method."""
+Entries = dict[Key, Entry]
+
+
+def only(
+    entries: Entries,
+    task: str | None = None,
+    method: str | None = None,
+    where: Callable[[Key], bool] = lambda key: True,
+) -> Entries:
+    """Return the entries of a task and of a method for whose keys ``where`` is true."""
+    return {
+        key: entry
+        for key, entry in entries.items()
+        if task in (None, key.task) and method in (None, key.method) and where(key)
+    }
+
+
+def summarise(rows: Sequence[Row]) -> Entries:
+    """Return the rows of all seeds as one entry for each cell."""
     groups: dict[Key, dict[int, Row]] = defaultdict(dict)
     for row in rows:
         cell = row.cell
-        key = (cell.task, cell.dim_x, cell.dim, cell.alpha, cell.method)
+        key = Key(cell.task, cell.dim_x, cell.dim, cell.alpha, cell.method)
         first = next(iter(groups[key].values()), row)
         if _settings(first) != _settings(row):
             raise ValueError(
@@ -101,31 +140,32 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
     the two differ by more than two standard errors.
     """
     entries = summarise(rows)
-    found = {key[4] for key in entries}
+    found = {key.method for key in entries}
     names = [name for name in (*METHODS, EXACT) if name in found]
     names += sorted(found - set(names))
     for task, dim_x, dim in dict.fromkeys(key[:3] for key in entries):
-        own = {k: e for k, e in entries.items() if k[:3] == (task, dim_x, dim)}
-        here = [name for name in names if any(key[4] == name for key in own)]
+        dims = (dim_x, dim)
+        own = only(entries, task, where=lambda key, dims=dims: key[1:3] == dims)
+        here = [name for name in names if only(own, method=name)]
         yield f"{task}, x of dimension {dim_x}, theta of dimension {dim}"
         yield f"{'alpha':>8}" + "".join(f"{name:>12}" for name in here)
-        for alpha in sorted({key[3] for key in own}):
-            keys = [(task, dim_x, dim, alpha, name) for name in here]
+        for alpha in sorted({key.alpha for key in own}):
+            keys = [Key(task, dim_x, dim, alpha, name) for name in here]
             yield f"{alpha:>8g}" + "".join(
-                f"{_cell_text(own.get(key), PAPER.get(key), key[4]):>12}"
-                for key in keys
+                f"{_text(key, own.get(key)):>12}" for key in keys
             )
             if any(key in PAPER for key in keys):
-                reported = "".join(_paper_text(key) for key in keys)
+                reported = "".join(f"{_paper_text(key):>12}" for key in keys)
                 yield f"{'paper':>8}{reported.rstrip()}"
         if line := steps_line(own):
             yield line
         yield ""
 
 
-def steps_line(entries: dict[Key, Entry]) -> str:
+def steps_line(entries: Entries) -> str:
     """Return a sentence on the draws per training step, "" if they are all draws."""
-    steps = {e.draws_per_step for k, e in entries.items() if k[4].startswith("paper")}
+    paper = only(entries, where=lambda key: key.method.startswith("paper"))
+    steps = {entry.draws_per_step for entry in paper.values()}
     if not steps - {None}:
         return ""
     shown = " or ".join(str(step or "all") for step in sorted(steps, key=str))
@@ -135,9 +175,9 @@ def steps_line(entries: dict[Key, Entry]) -> str:
 def _entry(rows: Sequence[Row]) -> Entry:
     batches = sum(row.cell.num_batches for row in rows)
     power = sum(row.power * row.cell.num_batches for row in rows) / batches
-    error = (
-        math.sqrt(max(power * (1 - power), 0) / batches) if power == power else power
-    )
+    error = math.nan
+    if not math.isnan(power):
+        error = math.sqrt(max(power * (1 - power), 0) / batches)
     if len(rows) > 1:
         spread = sum((row.power - power) ** 2 for row in rows) / (len(rows) - 1)
         error = max(error, math.sqrt(spread / len(rows)))
@@ -145,27 +185,23 @@ def _entry(rows: Sequence[Row]) -> Entry:
     return Entry(power, error, statistic, batches, rows[0].cell.draws_per_step)
 
 
-def _cell_text(
-    entry: Entry | None, paper: tuple[float, float] | None, method: str
-) -> str:
+def _text(key: Key, entry: Entry | None) -> str:
     if entry is None:
         return ""
-    if method == EXACT:
+    if key.method == EXACT:
         return f"{entry.statistic:.3f} acc."
     star = " "
-    if paper is not None:
+    if key in PAPER:
+        reported, other = PAPER[key]
         # A share of 0 or 1 has an error too: at least that of one batch.
         error = max(entry.error, 1 / entry.num_batches)
-        other = paper[1] if paper[1] == paper[1] else 0.0
-        star = (
-            "*" if abs(entry.power - paper[0]) > 2 * math.hypot(error, other) else " "
-        )
+        both = error if math.isnan(other) else math.hypot(error, other)
+        star = "*" if abs(entry.power - reported) > 2 * both else " "
     return f"{entry.power:.2f}±{entry.error:.2f}{star}"
 
 
 def _paper_text(key: Key) -> str:
-    if key not in PAPER:
-        return " " * 12
-    power, error = PAPER[key]
-    text = f"{power:.2f}" + ("      " if error != error else f"±{error:.2f} ")
-    return f"{text:>12}"
+    power, error = PAPER.get(key, (math.nan, math.nan))
+    if math.isnan(power):
+        return ""
+    return f"{power:.2f}" + ("      " if math.isnan(error) else f"±{error:.2f} ")

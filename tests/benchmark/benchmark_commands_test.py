@@ -10,7 +10,7 @@ import pytest
 from sbi_colt.benchmark import commands, studies
 from sbi_colt.cli import main
 
-SHARED = {"__init__", "options", "problem", "timing"}
+SHARED = {"__init__", "shared"}
 
 
 def test_each_study_has_a_command_and_each_command_a_study(capsys):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task
+from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task, setting_of
 from sbi_colt.benchmark.tasks.task import Setting
 
 __all__ = [
@@ -67,23 +67,14 @@ def make_cells(
     draws_per_step: int | None = None,
     num_pairs: int | None = None,
 ) -> list[Cell]:
-    """Return the cells of a grid.
+    """Return the cells of a grid; see `Cell` for the arguments.
 
-    Args:
-        tasks: Names of tasks.
-        alphas: Sizes of the error; by default each task's own grid.
-        dims: Dimensions of x and θ; by default each task's own.
-        methods: Names of methods; by default all of them.
-        seeds: Seeds.
-        num_batches: Test batches in each cell.
-        draws_per_step: Draws that the paper's variants see in a step.
-        num_pairs: Pairs to train on, and in each batch.
+    By default each task has its own sizes of the error and its own dimensions of x and
+    θ, and is measured with all methods.
     """
     cells = []
     for task in tasks:
-        if task not in SETTINGS:
-            make_task(task, 0)  # raises, with the names that there are
-        setting = SETTINGS[task]
+        setting = setting_of(task)
         names = list(methods or METHODS)
         for name in names:
             _check_method(name, task)
@@ -92,10 +83,8 @@ def make_cells(
             make_task(task, alpha, pair)  # raises before the work begins
             for seed, name in product(dict.fromkeys(seeds), names):
                 steps = draws_per_step if name.startswith("paper") else None
-                cell = Cell(
-                    task, *pair, float(alpha), name, seed, num_batches, steps, num_pairs
-                )
-                cells.append(cell)
+                where = (task, *pair, float(alpha), name, seed)
+                cells.append(Cell(*where, num_batches, steps, num_pairs))
     return cells
 
 

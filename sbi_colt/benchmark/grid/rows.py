@@ -11,7 +11,7 @@ import math
 import os
 import platform
 from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 
@@ -51,6 +51,10 @@ class Row:
     test_seconds: float
 
 
+_COLUMNS = [field.name for kind in (Cell, Row) for field in fields(kind)]
+_COLUMNS.remove("cell")
+
+
 def read_rows(path: str | os.PathLike) -> list[Row]:
     """Read the rows of a CSV file that `run_cells` wrote."""
     with open(path, encoding="utf-8", newline="") as file:
@@ -59,10 +63,12 @@ def read_rows(path: str | os.PathLike) -> list[Row]:
     rows = []
     for number, line in enumerate(lines, start=1):
         texts = next(csv.reader([line]), [])
-        if line.startswith("#") or texts in ([], _columns()):
+        if line.startswith("#") or texts in ([], _COLUMNS):
             continue
         try:
-            rows.append(_row(dict(zip(_columns(), texts, strict=True))))
+            if len(texts) != len(_COLUMNS):
+                raise ValueError(f"{len(texts)} instead of {len(_COLUMNS)} columns")
+            rows.append(_row(texts))
         except ValueError as error:
             raise ValueError(
                 f"{path}, line {number}: expected a row of sbi-colt benchmark, got "
@@ -74,26 +80,19 @@ def read_rows(path: str | os.PathLike) -> list[Row]:
 def check_columns(path: str | os.PathLike, lines: Iterable[str]) -> None:
     """Raise unless the first line that is no comment names the columns."""
     first = next((line for line in lines if not line.startswith("#")), "")
-    if first.split(",") != _columns():
+    if first.split(",") != _COLUMNS:
         raise ValueError(
             f"{path}: expected a file of sbi-colt benchmark, with columns "
-            f"{', '.join(_columns())}."
+            f"{', '.join(_COLUMNS)}."
         )
 
 
-def _row(plain: dict[str, str]) -> Row:
-    cell = Cell(
-        plain["task"],
-        int(plain["dim_x"]),
-        int(plain["dim"]),
-        float(plain["alpha"]),
-        plain["method"],
-        int(plain["seed"]),
-        int(plain["num_batches"]),
-        _count(plain["draws_per_step"]),
-        _count(plain["num_pairs"]),
-    )
-    row = Row(cell, *(float(plain[f.name]) for f in fields(Row) if f.name != "cell"))
+def _row(texts: list[str]) -> Row:
+    task, dim_x, dim, alpha, method, seed, batches, steps, pairs, *numbers = texts
+    where = (task, int(dim_x), int(dim), float(alpha), method, int(seed))
+    counts = (None if text == _NONE else int(text) for text in (steps, pairs))
+    cell = Cell(*where, int(batches), *counts)
+    row = Row(cell, *map(float, numbers))
     if not (0 <= row.power <= 1 or math.isnan(row.power)):
         raise ValueError(f"a power of {row.power}")
     return row
@@ -107,34 +106,21 @@ def drop_half_line(path: Path) -> None:
         path.write_bytes(whole)
 
 
-def _columns() -> list[str]:
-    return [f.name for f in fields(Cell)] + [
-        f.name for f in fields(Row) if f.name != "cell"
-    ]
-
-
 def plain_row(row: Row) -> list[str]:
     """Return the texts of a row, in the order of the columns."""
-    cell = [_NONE if value is None else str(value) for value in astuple(row.cell)]
-    numbers = [v for name, v in asdict(row).items() if name != "cell"]
-    return cell + [f"{number:.6g}" for number in numbers]
-
-
-def _count(text: str) -> int | None:
-    return None if text == _NONE else int(text)
+    cell, *numbers = (getattr(row, field.name) for field in fields(row))
+    texts = [_NONE if value is None else str(value) for value in astuple(cell)]
+    return texts + [f"{number:.6g}" for number in numbers]
 
 
 def header(command: str) -> str:
     """Return the first lines of a file: comments, then the names of the columns."""
-    return metadata(command) + ",".join(_columns()) + "\n"
+    return metadata(command) + ",".join(_COLUMNS) + "\n"
 
 
 def metadata(command: str) -> str:
     """Return the command and the versions that make the rows below, as comments."""
     packages = ("sbi_colt", "sbi", "torch", "numpy", "scipy")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    lines = [
-        f"# {command or 'sbi_colt.benchmark.grid.runner.run_cells'}",
-        f"# Python {platform.python_version()}, {versions}",
-    ]
-    return "\n".join(lines) + "\n"
+    made_by = command or "sbi_colt.benchmark.grid.runner.run_cells"
+    return f"# {made_by}\n# Python {platform.python_version()}, {versions}\n"

@@ -113,19 +113,7 @@ def _is_long(cell: Cell) -> bool:
 
 
 def run_group(cells: Sequence[Cell]) -> list[Row]:
-    """Train and test in cells that differ only in the method, on one thread.
-
-    Args:
-        cells: The cells.
-
-    Returns:
-        Their rows, in the same order.
-    """
-    with one_thread():
-        return _run_group(cells)
-
-
-def _run_group(cells: Sequence[Cell]) -> list[Row]:
+    """Return the rows of cells that differ only in the method, on one thread."""
     cell = cells[0]
     setting = SETTINGS[cell.task]
     task = make_task(cell.task, cell.alpha, (cell.dim_x, cell.dim), cell.seed)
@@ -137,19 +125,20 @@ def _run_group(cells: Sequence[Cell]) -> list[Row]:
         return task.draws(num_pairs, setting.num_posterior_samples, generator)
 
     rows: dict[Cell, Row] = {}
-    for one in cells:
-        if one.method == EXACT:
-            generator = generator_from(one.seed, EXACT, *stream)
-            rows[one] = _exact_row(one, task, generator)
     tested = [one for one in cells if one.method != EXACT]
-    if tested:
-        train = batch("train")
-        runs = [_Run(one, train, setting) for one in tested]
-        for index in range(cell.num_batches):
-            draws = batch(index)
-            for run in runs:
-                run.test(draws)
-        rows |= {run.cell: run.row() for run in runs}
+    with one_thread():
+        for one in cells:
+            if one.method == EXACT:
+                generator = generator_from(one.seed, EXACT, *stream)
+                rows[one] = _exact_row(one, task, generator)
+        if tested:
+            train = batch("train")
+            runs = [_Run(one, train, setting) for one in tested]
+            for index in range(cell.num_batches):
+                draws = batch(index)
+                for run in runs:
+                    run.test(draws)
+            rows |= {run.cell: run.row() for run in runs}
     return [rows[one] for one in cells]
 
 

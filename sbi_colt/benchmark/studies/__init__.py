@@ -1,7 +1,6 @@
 """Studies: what the commands of ``sbi-colt benchmark`` measure and print.
 
-Each command is one file with the command's name. The file has a text ``DESCRIPTION``, a
-function ``run`` from the parsed options to the exit code, and, if the command has
-options, a function ``add_options``. ``options``, ``problem`` and ``timing`` are shared
-by several commands.
+Each command is one file with the command's name. The file's docstring is the command's
+description. ``OPTIONS`` has the settings of each option by its flag, and
+``run(options)`` yields the lines to print. ``shared`` is for several commands.
 """

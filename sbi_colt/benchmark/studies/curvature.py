@@ -1,11 +1,7 @@
-r"""How much the map of the curved family bends a bivariate Gaussian.
+"""Measure the total curvature of principal curves through bivariate Gaussians.
 
-A principal curve (Hastie and Stuetzle 1989) passes through the middle of a point cloud:
-every point of the curve is the mean of the points that project onto it. Two steps
-alternate until the curve is found: project the points onto the curve, then smooth each
-coordinate over arc length. The paper does not name its smoother, nor the unit of its
-total absolute curvature. Here the smoother is local linear with a third of the points,
-and the unit is degrees of turning along the whole curve.
+The table has the curvature before and after the map of the curved family, in degrees of
+turning along the whole curve (half a minute).
 """
 
 from __future__ import annotations
@@ -16,30 +12,47 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from sbi_colt.benchmark.studies.options import show
 from sbi_colt.benchmark.tasks.curved import bend
 from sbi_colt.randomness import generator_from
 
-__all__ = ["curvature_lines", "principal_curve", "run", "total_curvature"]
+OPTIONS = {}
 
-DESCRIPTION = (
-    "Measure the total curvature of principal curves through bivariate Gaussians, "
-    "before and after the map of the curved family (half a minute)."
-)
+
+def run(
+    options: argparse.Namespace, num_points: int = 1000, num_seeds: int = 10
+) -> Iterator[str]:
+    """Yield medians of total curvature, with the smallest and the largest.
+
+    Bivariate Gaussians with correlation 0.9 and standard deviation 1 or 3 are bent by
+    networks of several seeds.
+    """
+    yield f"{'deviation':>9}{'before':>20}{'after':>20}"
+    generator = generator_from(0, "curvature")
+    factor = torch.linalg.cholesky(torch.tensor([[1.0, 0.9], [0.9, 1.0]]))
+    for deviation in (1, 3):
+        before, after = [], []
+        for seed in range(num_seeds):
+            normal = torch.randn(num_points, 2, generator=generator)
+            cloud = deviation * normal @ factor.T
+            for points, into in ((cloud, before), (bend(cloud, seed), after)):
+                curve = principal_curve(points.double().numpy())
+                into.append(total_curvature(curve))
+        yield f"{deviation:>9}" + "".join(
+            f"{np.median(values):>8.0f} ({min(values):>3.0f}-{max(values):>4.0f})"
+            for values in (before, after)
+        )
 
 
 def principal_curve(
     points: np.ndarray, span: float = 0.35, iterations: int = 20
 ) -> np.ndarray:
-    """Return the principal curve of points, as points in the order of arc length.
+    """Return the principal curve of points ``(n, d)``, in the order of arc length.
 
-    Args:
-        points: Points with shape ``(n, d)``.
-        span: Share of the points in each local fit.
-        iterations: Turns of projection and smoothing, from the principal axis on.
-
-    Returns:
-        Points of the curve, with shape ``(n, d)``.
+    Every point of a principal curve (Hastie and Stuetzle 1989) is the mean of the
+    points that project onto it. From the principal axis on, two steps alternate:
+    project the points onto the curve, and smooth each coordinate over arc length by
+    local linear fits to a share ``span`` of the points. The paper does not name its
+    smoother.
     """
     centred = points - points.mean(axis=0)
     axis = np.linalg.svd(centred, full_matrices=False)[2][0]
@@ -71,34 +84,6 @@ def total_curvature(curve: np.ndarray, num_segments: int = 50) -> float:
     steps /= np.linalg.norm(steps, axis=1, keepdims=True).clip(1e-300)
     turns = np.arccos((steps[1:] * steps[:-1]).sum(axis=1).clip(-1, 1))
     return float(np.degrees(turns.sum()))
-
-
-def run(options: argparse.Namespace) -> int:
-    """Print the table."""
-    return show(curvature_lines())
-
-
-def curvature_lines(num_points: int = 1000, num_seeds: int = 10) -> Iterator[str]:
-    """Yield a table of total curvature before and after bending, in degrees.
-
-    Bivariate Gaussians with correlation 0.9 and standard deviation 1 or 3, each bent by
-    networks of several seeds; medians with the smallest and the largest.
-    """
-    yield f"{'deviation':>9}{'before':>20}{'after':>20}"
-    generator = generator_from(0, "curvature")
-    factor = torch.linalg.cholesky(torch.tensor([[1.0, 0.9], [0.9, 1.0]]))
-    for deviation in (1, 3):
-        before, after = [], []
-        for seed in range(num_seeds):
-            normal = torch.randn(num_points, 2, generator=generator)
-            cloud = deviation * normal @ factor.T
-            for points, into in ((cloud, before), (bend(cloud, seed), after)):
-                curve = principal_curve(points.double().numpy())
-                into.append(total_curvature(curve))
-        yield f"{deviation:>9}" + "".join(
-            f"{np.median(values):>8.0f} ({min(values):>3.0f}-{max(values):>4.0f})"
-            for values in (before, after)
-        )
 
 
 def _arc_length(curve: np.ndarray) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""``efficiency``: power by the number of simulations, on one hard cell."""
+"""Measure power by the number of simulations, on one hard cell.
+
+The default and the paper's variants have 50 to 3000 simulations, half of them for
+training (half an hour on two cores). Cells that the file already has are not run again.
+"""
 
 from __future__ import annotations
 
@@ -11,54 +15,35 @@ from statistics import fmean
 from sbi_colt.benchmark.claims import Claim, claim_lines
 from sbi_colt.benchmark.grid.cells import Cell, make_cells
 from sbi_colt.benchmark.grid.rows import Row
-from sbi_colt.benchmark.studies.options import add_grid_options, run_grid, show
+from sbi_colt.benchmark.studies.shared import grid_options, run_grid
 
-__all__ = [
-    "add_options",
-    "efficiency_cells",
-    "efficiency_claims",
-    "efficiency_lines",
-    "run",
-]
-
-DESCRIPTION = (
-    "Measure the power of the default and of the paper's variants on one hard cell "
-    "with 50 to 3000 simulations, half of them for training (half an hour on two "
-    "cores). Cells that the file already has are not run again."
-)
-# Hard for the default, while the paper's variants have power there.
-_HARD, _ALPHA = "curved-anisotropic", 1.5
+OPTIONS = grid_options("efficiency.csv")
+_METHODS = ("default", "paper-full", "paper-id")
 _PAIRS = (25, 50, 100, 200, 400, 800, 1500)
-_DRAWS_PER_STEP = 10  # of the paper's variants
 _GOAL = 0.8
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    add_grid_options(parser, "efficiency.csv")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Fill the file, and print the table and its claim."""
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Fill the file, and yield the table and its claim."""
     rows = run_grid(efficiency_cells(), options)
-    return show([*efficiency_lines(rows), "", *claim_lines(efficiency_claims(rows))])
+    yield from (*efficiency_lines(rows), "", *claim_lines(efficiency_claims(rows)))
 
 
 def efficiency_cells() -> list[Cell]:
-    """Return one hard cell with 50 to 3000 simulations, half of them for training.
+    """Return a cell that is hard for the default but not for the paper's variants.
 
     Three task seeds up to 800 simulations, where the curves rise; one beyond.
     """
     cells = []
     for num_pairs in _PAIRS:
         cells += make_cells(
-            [_HARD],
-            (_ALPHA,),
+            ["curved-anisotropic"],
+            (1.5,),
             [(3, 3)],
-            ("default", "paper-full", "paper-id"),
+            _METHODS,
             seeds=(0, 1, 2) if num_pairs <= 400 else (0,),
             num_batches=50,
-            draws_per_step=_DRAWS_PER_STEP,
+            draws_per_step=10,
             num_pairs=num_pairs,
         )
     return cells
@@ -72,21 +57,20 @@ def efficiency_lines(rows: Sequence[Row]) -> Iterator[str]:
     yield f"{'simulations':<14}{heads}   to {_GOAL}"
     for name, curve in curves.items():
         texts = (f"{curve[s]:>8.2f}" if s in curve else " " * 8 for s in sizes)
-        reached = _reached(curve, _GOAL)
-        end = "never" if reached is None else f"{reached:.0f}"
+        reached = _reached(curve)
+        end = "never" if reached == math.inf else f"{reached:.0f}"
         yield f"{name:<14}" + "".join(texts) + f"{end:>9}"
 
 
 def efficiency_claims(rows: Sequence[Row]) -> list[Claim]:
     """Return the claim that half the simulations of the paper's variants are enough."""
-    reached = {name: _reached(curve, _GOAL) for name, curve in _curves(rows).items()}
-    if not {"default", "paper-full", "paper-id"} <= reached.keys():
+    reached = {name: _reached(curve) for name, curve in _curves(rows).items()}
+    if not set(_METHODS) <= reached.keys():
         return []
-    ours = reached["default"]
-    paper = min(reached[name] or math.inf for name in ("paper-full", "paper-id"))
+    ours, paper = reached["default"], min(reached[name] for name in _METHODS[1:])
     against = ()
-    if ours is None or ours > paper / 2:
-        shown = "never reaches it" if ours is None else f"needs {ours:.0f}"
+    if ours == math.inf or ours > paper / 2:
+        shown = "never reaches it" if ours == math.inf else f"needs {ours:.0f}"
         against = (f"the default {shown}, the better variant needs {paper:.0f}",)
     text = f"For a power of {_GOAL} the default needs at most half the simulations of"
     return [Claim(f"{text} the better of the paper's variants", against)]
@@ -100,18 +84,17 @@ def _curves(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
             own = found.setdefault(row.cell.method, {})
             own.setdefault(2 * row.cell.num_pairs, []).append(row.power)
     return {
-        method: {size: fmean(values) for size, values in own.items()}
-        for method, own in found.items()
+        m: {n: fmean(values) for n, values in own.items()} for m, own in found.items()
     }
 
 
-def _reached(curve: dict[int, float], power: float) -> float | None:
-    """Return the simulations that a power takes, interpolated in the logarithm."""
+def _reached(curve: dict[int, float]) -> float:
+    """Return the simulations for a power of 0.8, interpolated in the logarithm."""
     points = sorted(curve.items())
-    if points[0][1] >= power:
+    if points[0][1] >= _GOAL:
         return float(points[0][0])
     for (a, low), (b, high) in pairwise(points):
-        if low < power <= high:
-            share = (power - low) / (high - low)
+        if low < _GOAL <= high:
+            share = (_GOAL - low) / (high - low)
             return math.exp(math.log(a) + share * math.log(b / a))
-    return None
+    return math.inf

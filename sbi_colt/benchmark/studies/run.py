@@ -1,8 +1,13 @@
-"""``run``: power of chosen methods on chosen tasks, or of a whole grid."""
+"""Measure how often each method rejects, on the paper's tasks and trained posteriors.
+
+Without --task, the command runs a grid of the paper's tasks, in about an hour on two
+cores. Cells that the file already has are not run again.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from sbi_colt.benchmark.grid.cells import (
     Cell,
@@ -12,78 +17,47 @@ from sbi_colt.benchmark.grid.cells import (
     trained_cells,
 )
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.studies.options import (
-    add_dims,
-    add_grid_options,
+from sbi_colt.benchmark.studies.shared import (
     at_least,
+    dims_option,
+    grid_options,
     run_grid,
 )
 from sbi_colt.benchmark.tasks.settings import SETTINGS
 
-__all__ = ["add_options", "run"]
-
-DESCRIPTION = (
-    "Measure how often each method rejects, on the tasks of the CoLT paper and on "
-    "posteriors that sbi trained. Without --task, the command runs a grid of the "
-    "paper's tasks, in about an hour on two cores. Cells that the file already has are "
-    "not run again."
+_TASK = f"names of tasks, of {', '.join(SETTINGS)}"
+_ALPHA = "sizes of the error (default: the paper's)"
+_METHODS = f"names of methods, of {', '.join(METHODS)} (default: all)"
+_BATCHES = "test batches in a cell (default: 100)"
+_STEP = "draws that the paper's variants see in a training step (default: all)"
+_TRAINED = (
+    "run posteriors that sbi trained instead of the paper's tasks (half an hour on two "
+    "cores)"
 )
+_PAPER = (
+    "run the paper's whole grid: all sizes and dimensions, 3 seeds, 200 batches (days "
+    "on two cores)"
+)
+OPTIONS = {
+    "--task": {"nargs": "+", "metavar": "NAME", "help": _TASK},
+    "--alpha": {"nargs": "+", "type": float, "help": _ALPHA},
+    **dims_option("dimensions of x and theta, such as 3,3 10,10"),
+    "--methods": {"nargs": "+", "metavar": "NAME", "help": _METHODS},
+    "--seeds": {"nargs": "+", "type": at_least(0), "help": "seeds (default: 0)"},
+    "--batches": {"type": at_least(1), "help": _BATCHES},
+    "--draws-per-step": {"type": at_least(1), "help": _STEP},
+    "--trained": {"action": "store_true", "help": _TRAINED},
+    "--paper": {"action": "store_true", "help": _PAPER},
+    **grid_options("results.csv"),
+}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    parser.add_argument(
-        "--task",
-        nargs="+",
-        metavar="NAME",
-        help=f"names of tasks, of {', '.join(SETTINGS)}",
-    )
-    parser.add_argument(
-        "--alpha",
-        nargs="+",
-        type=float,
-        help="sizes of the error (default: the paper's)",
-    )
-    add_dims(parser, "dimensions of x and theta, such as 3,3 10,10")
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        metavar="NAME",
-        help=f"names of methods, of {', '.join(METHODS)} (default: all)",
-    )
-    parser.add_argument(
-        "--seeds", nargs="+", type=at_least(0), help="seeds (default: 0)"
-    )
-    parser.add_argument(
-        "--batches", type=at_least(1), help="test batches in a cell (default: 100)"
-    )
-    parser.add_argument(
-        "--draws-per-step",
-        type=at_least(1),
-        help="draws that the paper's variants see in a training step (default: all)",
-    )
-    parser.add_argument(
-        "--trained",
-        action="store_true",
-        help="run posteriors that sbi trained instead of the paper's tasks (half an "
-        "hour on two cores)",
-    )
-    parser.add_argument(
-        "--paper",
-        action="store_true",
-        help="run the paper's whole grid: all sizes and dimensions, 3 seeds, 200 "
-        "batches (days on two cores)",
-    )
-    add_grid_options(parser, "results.csv")
-
-
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> Iterator[str]:
     """Run the cells that the options ask for."""
     _check_fixed(options)
     cells = _cells(options)
     run_grid(cells, options)
-    print(f"{len(cells)} cells in {options.out}")
-    return 0
+    yield f"{len(cells)} cells in {options.out}"
 
 
 def _cells(options: argparse.Namespace) -> list[Cell]:

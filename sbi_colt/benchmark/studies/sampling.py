@@ -1,4 +1,8 @@
-"""``sampling``: the time of posterior draws, here and in sbi, in one run."""
+"""Time draws of a posterior that leaks out of its prior, here and in sbi.
+
+sbi's side is its own sample_batched (a minute or two). With --all, every kind of
+posterior is timed too (about 30 minutes, mostly in samplers that take one x at a time).
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,13 @@ from sbi.utils import BoxUniform
 from sbi.utils.diagnostics_utils import get_posterior_samples_on_batch
 
 from sbi_colt.benchmark.posterior_zoo import ZOO, exhibit
-from sbi_colt.benchmark.studies.options import show
-from sbi_colt.benchmark.studies.timing import seconds_of
+from sbi_colt.benchmark.studies.shared import seconds_of
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.draw import draw_posterior_samples
 
-__all__ = ["add_options", "compare_leakage", "compare_zoo", "run"]
-
-DESCRIPTION = (
-    "Time draws of a posterior that leaks out of its prior, here and by sbi's own "
-    "sample_batched (a minute or two); with --all, of every kind of posterior too "
-    "(about 30 minutes, mostly in samplers that take one x at a time)."
-)
+OPTIONS = {
+    "--all": {"action": "store_true", "help": "time every kind of posterior too"}
+}
 # Samplers that take one x at a time are timed on few xs, and their times scaled up.
 _FEW_XS = {
     "nle, vectorised slice": 10,
@@ -39,72 +38,54 @@ _FEW_XS = {
     "fmpe, sde": 10,
     "mnle": 10,
 }
+_QUIET = {"seed": 0, "show_progress_bar": False}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    parser.add_argument(
-        "--all", action="store_true", help="time every kind of posterior too"
-    )
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the times."""
+    yield _leakage_line()
+    if options.all:
+        yield from _zoo_lines()
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the times."""
-    show([compare_leakage()])
-    return show(compare_zoo() if options.all else ())
-
-
-def compare_zoo(num_xs: int = 100, num_samples: int = 500) -> Iterator[str]:
-    """Yield the lines of a table of seconds, here and by sbi's own helper."""
+def _zoo_lines(num_xs: int = 100, num_samples: int = 500) -> Iterator[str]:
+    """Yield a table of seconds, here and by sbi's own helper."""
     yield f"Seconds for {num_xs} xs x {num_samples} draws (* scaled up from fewer xs)"
     yield f"{'posterior':<24}{'here':>10}{'sbi':>10}{'sbi / here':>12}"
     for name in ZOO:
         few = min(num_xs, _FEW_XS.get(name, num_xs))
-        posterior = exhibit(name).posterior
+        q = exhibit(name).posterior
         xs = exhibit(name).observe(few, generator_from(0, "benchmark", name))
-        scale = num_xs / few
-        here = _seconds(
-            lambda p=posterior, xs=xs: draw_posterior_samples(
-                p, xs, num_samples, seed=0, show_progress_bar=False
-            )
+        size = torch.Size((num_samples,))
+        calls = (
+            lambda q=q, xs=xs: draw_posterior_samples(q, xs, num_samples, **_QUIET),
+            lambda q=q, xs=xs, size=size: get_posterior_samples_on_batch(xs, q, size),
         )
-        theirs = _seconds(
-            lambda p=posterior, xs=xs: get_posterior_samples_on_batch(
-                xs, p, torch.Size((num_samples,))
-            )
-        )
+        here, theirs = map(_seconds, calls)
         star = "*" if few < num_xs else " "
         shown = "".join(
-            f"{'fails' if t is None else format(scale * t, '.2f'):>9}{star}"
+            f"{'fails' if t is None else format(num_xs / few * t, '.2f'):>9}{star}"
             for t in (here, theirs)
         )
         ratio = f"{theirs / here:.1f}" if here and theirs else ""
         yield f"{name:<24}{shown}{ratio:>12}"
 
 
-def compare_leakage(
-    num_xs: int = 500, num_samples: int = 500, share: float = 0.01
-) -> str:
-    """Return a line on a posterior that leaks heavily at a share of the xs.
+def _leakage_line(num_xs: int = 500, num_samples: int = 500) -> str:
+    """Return a line on an NPE posterior whose prior is a box.
 
-    The posterior is an NPE whose prior is a box. At most xs nearly all draws lie inside
-    the box; at the share of the xs that leak, about one draw in a hundred does.
+    At most xs nearly all draws lie inside the box. At 1% of the xs, about one draw in a
+    hundred does.
     """
     estimator = exhibit("npe-mdn").posterior.posterior_estimator
     box = BoxUniform(-2.5 * torch.ones(2), 2.5 * torch.ones(2))
     posterior = DirectPosterior(estimator, box)
-    generator = generator_from(0, "leakage")
-    xs = 0.5 * torch.randn(num_xs, 2, generator=generator)
-    xs[: max(1, round(share * num_xs))] = torch.tensor([4.5, 4.0])
+    xs = 0.5 * torch.randn(num_xs, 2, generator=generator_from(0, "leakage"))
+    xs[: max(1, num_xs // 100)] = torch.tensor([4.5, 4.0])
 
     def ours():
         draw_posterior_samples(
-            posterior,
-            xs,
-            num_samples,
-            seed=0,
-            show_progress_bar=False,
-            min_acceptance=1e-6,
+            posterior, xs, num_samples, min_acceptance=1e-6, **_QUIET
         )
 
     def theirs():
@@ -114,7 +95,7 @@ def compare_leakage(
     assert here is not None
     assert sbi is not None
     return (
-        f"{share:.0%} of {num_xs} xs leak heavily, {num_samples} draws each: "
+        f"1% of {num_xs} xs leak heavily, {num_samples} draws each: "
         f"here {here:.2f} s, sbi's sample_batched {sbi:.2f} s, "
         f"{sbi / here:.1f} times faster"
     )

@@ -1,4 +1,9 @@
-"""``speed``: the time of a whole report beside sbi's SBC and TARP, in one run."""
+"""Time diagnose with its default methods, beside sbi's checks.
+
+Those are run_sbc, check_sbc, run_tarp and check_tarp. Both sides get one NPE posterior
+of 5 parameters, 500 pairs and 1000 draws, in turns (two or three minutes). The ratio is
+our time divided by sbi's.
+"""
 
 from __future__ import annotations
 
@@ -13,59 +18,36 @@ from sbi.inference import NPE
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from sbi_colt.benchmark.studies.options import show
-from sbi_colt.benchmark.studies.timing import seconds_of
+from sbi_colt.benchmark.studies.shared import seconds_of
 from sbi_colt.diagnose import diagnose
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.sbi_internals import train_quietly
 
-__all__ = ["compare_speed", "run"]
-
-DESCRIPTION = (
-    "Time diagnose with its default methods, and sbi's run_sbc, check_sbc, run_tarp "
-    "and check_tarp, on one NPE posterior of 5 parameters, 500 pairs and 1000 draws, "
-    "in turns (two or three minutes). The ratio is our time divided by sbi's."
-)
+OPTIONS = {}
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the times."""
-    return show(compare_speed())
-
-
-def compare_speed(
+def run(
+    options: argparse.Namespace,
     dim: int = 5,
     num_pairs: int = 500,
-    num_posterior_samples: int = 1000,
+    num_draws: int = 1000,
     repetitions: int = 3,
 ) -> Iterator[str]:
-    """Yield lines on the times of `diagnose` and of sbi's SBC and TARP.
-
-    Both get the same NPE posterior and the same pairs, in turns.
-
-    Args:
-        dim: Number of parameters, and of observations.
-        num_pairs: Pairs.
-        num_posterior_samples: Draws per pair.
-        repetitions: How often both are timed; the last line has the totals.
-    """
+    """Yield the times of `diagnose` and of sbi's SBC and TARP, and their totals."""
     with isolated_rng(generator_from(0, "speed")), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         problem = _problem(dim, num_pairs)
-        yield (
-            f"NPE, {dim} parameters, {num_pairs} pairs, {num_posterior_samples} draws\n"
-            f"{'run':<6}{'diagnose':>24}{'sbi: SBC and TARP':>20}"
-            f"{'ratio':>8}"
-        )
+        yield f"NPE, {dim} parameters, {num_pairs} pairs, {num_draws} draws"
+        yield f"{'run':<6}{'diagnose':>24}{'sbi: SBC and TARP':>20}{'ratio':>8}"
         totals = [0.0, 0.0]
         for repetition in range(1, repetitions + 1):
             spent = [
-                seconds_of(lambda check=check: check(*problem, num_posterior_samples))
+                seconds_of(lambda check=check: check(*problem, num_draws))
                 for check in (_diagnose, _sbi_checks)
             ]
             totals = [a + b for a, b in zip(totals, spent, strict=True)]
-            yield _row(str(repetition), *spent)
-        yield _row("all", *totals)
+            yield _line(str(repetition), *spent)
+        yield _line("all", *totals)
 
 
 def _problem(dim: int, num_pairs: int) -> tuple[Any, Tensor, Tensor]:
@@ -80,31 +62,16 @@ def _problem(dim: int, num_pairs: int) -> tuple[Any, Tensor, Tensor]:
 
 
 def _diagnose(posterior: Any, thetas: Tensor, xs: Tensor, num_draws: int) -> None:
-    diagnose(
-        posterior,
-        thetas=thetas,
-        xs=xs,
-        num_posterior_samples=num_draws,
-        seed=0,
-        show_progress_bar=False,
-    )
+    budget = {"num_posterior_samples": num_draws, "show_progress_bar": False}
+    diagnose(posterior, thetas=thetas, xs=xs, seed=0, **budget)
 
 
 def _sbi_checks(posterior: Any, thetas: Tensor, xs: Tensor, num_draws: int) -> None:
-    ranks, dap_samples = run_sbc(
-        thetas, xs, posterior, num_draws, show_progress_bar=False
-    )
+    budget = {"num_posterior_samples": num_draws, "show_progress_bar": False}
+    ranks, dap_samples = run_sbc(thetas, xs, posterior, **budget)
     check_sbc(ranks, thetas, dap_samples, num_draws)
-    check_tarp(
-        *run_tarp(
-            thetas,
-            xs,
-            posterior,
-            num_posterior_samples=num_draws,
-            show_progress_bar=False,
-        )
-    )
+    check_tarp(*run_tarp(thetas, xs, posterior, **budget))
 
 
-def _row(name: str, here: float, theirs: float) -> str:
+def _line(name: str, here: float, theirs: float) -> str:
     return f"{name:<6}{here:>22.1f} s{theirs:>18.1f} s{here / theirs:>8.2f}"

@@ -1,11 +1,15 @@
-"""``table``: power of every task in a file of ``sbi-colt benchmark run``."""
+"""Print the power in a file of sbi-colt benchmark run, with standard errors.
+
+A number that the paper reports stands below ours, and a star marks ours if the two
+differ by more than two standard errors. The claims of the results page are checked
+below the tables.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 from sbi_colt.benchmark.claims import (
     Claim,
@@ -16,47 +20,45 @@ from sbi_colt.benchmark.claims import (
 )
 from sbi_colt.benchmark.grid.cells import EXACT
 from sbi_colt.benchmark.grid.rows import Row, read_rows
-from sbi_colt.benchmark.studies.options import show
-from sbi_colt.benchmark.tables import Entry, Key, summarise, table_lines
+from sbi_colt.benchmark.studies.shared import RESULTS
+from sbi_colt.benchmark.tables import Entries, only, summarise, table_lines
 from sbi_colt.benchmark.tasks.settings import SETTINGS
 
-__all__ = ["add_options", "run", "table_claims"]
-
-DESCRIPTION = (
-    "Print the power in a file of sbi-colt benchmark run, with standard errors. A "
-    "number that the paper reports stands below ours, and a star marks ours if the two "
-    "differ by more than two standard errors. The claims of the results page are "
-    "checked below the tables."
-)
-_EXACT_METHODS = ("default", "sbc", "tarp")  # exact p-values
+OPTIONS = RESULTS
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    parser.add_argument("results", type=Path, help="the CSV file")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Print the tables, and whether the claims about them hold."""
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the tables, and whether the claims about them hold."""
     rows = read_rows(options.results)
-    show(table_lines(rows))
-    return show(claim_lines(table_claims(rows)))
+    yield from table_lines(rows)
+    yield from claim_lines(table_claims(rows))
 
 
 def table_claims(rows: Sequence[Row]) -> list[Claim]:
     """Return the claims about those tasks that the rows have."""
     entries = summarise(rows)
+    blur = only(entries, "tree", "c2st", lambda key: key.alpha == 0.5)
     return [
         *_level_claims(entries),
-        *_power_claims(entries),
+        *powers(
+            "The default finds the blind prior (power 0.98 to 1)",
+            only(entries, "blind", "default", lambda key: key.alpha > 0),
+            0.98,
+        ),
+        *powers(
+            "The default finds the tree's blur (power 0.9 to 1)",
+            only(entries, "tree", "default", lambda key: key.alpha > 0),
+            0.9,
+        ),
+        *powers("C2ST misses the tree's smallest blur (power 0 to 0.2)", blur, 0, 0.2),
         *_diffusion_claims(entries),
         *_trained_claims(entries),
     ]
 
 
-def _level_claims(entries: dict[Key, Entry]) -> Iterable[Claim]:
-    for method in _EXACT_METHODS:
-        nulls = {k: e for k, e in entries.items() if k[3] == 0 and k[4] == method}
+def _level_claims(entries: Entries) -> Iterable[Claim]:
+    for method in ("default", "sbc", "tarp"):  # exact p-values
+        nulls = only(entries, method=method, where=lambda key: key.alpha == 0)
         if not nulls:
             continue
         counts = alarm_counts(nulls)
@@ -74,57 +76,37 @@ def _level_claims(entries: dict[Key, Entry]) -> Iterable[Claim]:
         )
 
 
-def _power_claims(entries: dict[Key, Entry]) -> Iterable[Claim]:
-    for task, method, text, least, most, alphas in (
-        ("blind", "default", "The default finds the blind prior", 0.98, 1.0, None),
-        ("tree", "default", "The default finds the tree's blur", 0.9, 1.0, None),
-        ("tree", "c2st", "C2ST misses the tree's smallest blur", 0.0, 0.2, (0.5,)),
-    ):
-        own = {
-            key: entry
-            for key, entry in entries.items()
-            if (key[0], key[4]) == (task, method)
-            and (key[3] in alphas if alphas else key[3] > 0)
-        }
-        if own:
-            yield powers(f"{text} (power {least:g} to {most:g})", own, least, most)
+def _statistics(entries: Entries, task: str, method: str) -> list[tuple[float, float]]:
+    own = only(entries, task, method)
+    return sorted((key.alpha, entry.statistic) for key, entry in own.items())
 
 
-def _diffusion_claims(entries: dict[Key, Entry]) -> Iterable[Claim]:
-    curve = sorted(
-        (key[3], entry.statistic)
-        for key, entry in entries.items()
-        if (key[0], key[4]) == ("diffusion", "default")
-    )
+def _diffusion_claims(entries: Entries) -> Iterable[Claim]:
+    curve = _statistics(entries, "diffusion", "default")
     if len(curve) > 1:
         against = tuple(
             f"{later:.3f} at {beta:g} is below {now:.3f} at {alpha:g}"
             for (alpha, now), (beta, later) in pairwise(curve)
             if later < now
         )
-        yield Claim(
-            "The default's statistic rises with the diffusion's missing steps", against
-        )
+        text = "The default's statistic rises with the diffusion's missing steps"
+        yield Claim(text, against)
 
 
-def _trained_claims(entries: dict[Key, Entry]) -> Iterable[Claim]:
+def _trained_claims(entries: Entries) -> Iterable[Claim]:
+    trained = [name for name, setting in SETTINGS.items() if setting.is_trained]
     for method, name in (("default", "CoLT's distance"), (EXACT, "C2ST's accuracy")):
-        against = []
-        checked = False
-        for task, setting in SETTINGS.items():
-            curve = sorted(
-                (key[3], entry.statistic)
-                for key, entry in entries.items()
-                if setting.is_trained and (key[0], key[4]) == (task, method) and key[3]
-            )
-            if len(curve) > 1:
-                checked = True
-                (few, most), (many, least) = curve[0], curve[-1]
-                if least >= most:
-                    against.append(
-                        f"{task} has {most:.3f} with {few:g} simulations and "
-                        f"{least:.3f} with {many:g}"
-                    )
-        if checked:
+        curves = {
+            task: [point for point in _statistics(entries, task, method) if point[0]]
+            for task in trained
+        }
+        ends = {t: (curve[0], curve[-1]) for t, curve in curves.items() if curve[1:]}
+        against = tuple(
+            f"{task} has {most:.3f} with {few:g} simulations and {least:.3f} with "
+            f"{many:g}"
+            for task, ((few, most), (many, least)) in ends.items()
+            if least >= most
+        )
+        if ends:
             text = f"{name} falls from the fewest to the most training simulations"
-            yield Claim(text, tuple(against))
+            yield Claim(text, against)

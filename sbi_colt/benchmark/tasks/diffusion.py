@@ -28,15 +28,7 @@ from sbi_colt.benchmark.tasks.task import Setting
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng
 
-__all__ = [
-    "SETTING",
-    "Denoiser",
-    "DiffusionTask",
-    "noise_levels",
-    "reverse",
-    "spiral",
-    "train",
-]
+__all__ = ["SETTING", "DiffusionTask", "noise_levels", "reverse", "spiral", "train"]
 
 _NUM_STEPS = 20
 _SIGMA_MIN, _SIGMA_MAX, _RHO = 0.002, 80.0, 7.0
@@ -54,12 +46,9 @@ def spiral(xs: Tensor) -> Tensor:
     return torch.cat([xs * xs.cos(), xs * xs.sin()], dim=1)
 
 
-def noise_levels(num_steps: int = _NUM_STEPS) -> Tensor:
-    """Return the noise levels σ_0 > … > σ_n = 0, with shape ``(num_steps + 1,)``.
-
-    Karras et al. (2022), equation 5.
-    """
-    share = torch.arange(num_steps, dtype=torch.float64) / (num_steps - 1)
+def noise_levels() -> Tensor:
+    """Return the noise levels σ_0 > … > σ_20 = 0 (Karras et al. 2022, equation 5)."""
+    share = torch.arange(_NUM_STEPS, dtype=torch.float64) / (_NUM_STEPS - 1)
     top, bottom = _SIGMA_MAX ** (1 / _RHO), _SIGMA_MIN ** (1 / _RHO)
     levels = (top + share * (bottom - top)) ** _RHO
     return torch.cat([levels, levels.new_zeros(1)]).float()
@@ -68,24 +57,18 @@ def noise_levels(num_steps: int = _NUM_STEPS) -> Tensor:
 class Denoiser(nn.Module):
     """D(θ; σ, x) with the preconditioning of Karras et al. (2022, Table 1)."""
 
-    def __init__(self, num_hidden: int = _NUM_HIDDEN):
+    def __init__(self):
         super().__init__()
         self.register_buffer("frequencies", 2.0 ** torch.arange(-2, 4))
         num_inputs = 2 + 1 + 1 + 2 * 6
         layers: list[nn.Module] = []
         for _ in range(3):
-            layers += [nn.Linear(num_inputs, num_hidden), nn.SiLU()]
-            num_inputs = num_hidden
+            layers += [nn.Linear(num_inputs, _NUM_HIDDEN), nn.SiLU()]
+            num_inputs = _NUM_HIDDEN
         self.network = nn.Sequential(*layers, nn.Linear(num_inputs, 2))
 
     def forward(self, thetas: Tensor, sigma: Tensor, xs: Tensor) -> Tensor:
-        """Return the denoised θ, with the shape ``(N, 2)`` of ``thetas``.
-
-        Args:
-            thetas: Noisy parameters, with shape ``(N, 2)``.
-            sigma: Noise levels, with shape ``(N, 1)``.
-            xs: Observations, with shape ``(N, 1)``.
-        """
+        """Return the denoised θ of noisy thetas ``(N, 2)``, at σ and x ``(N, 1)``."""
         total = (sigma.square() + _SIGMA_DATA**2).sqrt()
         skip = (_SIGMA_DATA / total).square()
         out = sigma * _SIGMA_DATA / total
@@ -97,12 +80,7 @@ class Denoiser(nn.Module):
 
 @lru_cache(maxsize=4)
 def train(seed: int = 0, num_steps: int = _NUM_STEPS_TRAINING) -> Denoiser:
-    """Return a denoiser trained on the spiral.
-
-    Args:
-        seed: Seed.
-        num_steps: Steps of Adam, the learning rate falling to zero.
-    """
+    """Return a denoiser trained on the spiral, the learning rate falling to zero."""
     generator = generator_from(seed, "diffusion")
     with isolated_rng(generator):
         denoiser = Denoiser()
@@ -134,13 +112,8 @@ def reverse(
 ) -> Tensor:
     """Return one θ for each x after the first ``num_steps`` of 20 reverse steps.
 
-    Heun's method on dθ/dσ = (θ − D(θ; σ, x)) / σ; the last step, to σ = 0, is Euler's.
-
-    Args:
-        denoiser: The denoiser.
-        xs: Observations, with shape ``(N, 1)``.
-        num_steps: Steps to take.
-        generator: CPU generator of the first noise.
+    Heun's method on dθ/dσ = (θ − D(θ; σ, x)) / σ, for xs with shape ``(N, 1)``; the
+    last step, to σ = 0, is Euler's.
     """
     levels = noise_levels()
     thetas = levels[0] * torch.randn(len(xs), 2, generator=generator)

@@ -88,116 +88,83 @@ class GaussianTask:
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
         """Return pairs from p and draws from q; see `Task.draws`."""
-        xs = 1 + _normal((num_pairs, self.dim_x), generator)
-        shape = (num_posterior_samples, num_pairs)
-        return Draws(
-            self.truths(xs, generator)[0],
-            xs,
-            self.estimates(xs, shape, generator),
-            shuffle=False,
-        )
+        xs = 1 + torch.randn(num_pairs, self.dim_x, generator=generator)
+        thetas = self.truths(xs, generator)[0]
+        samples = self.estimates(xs, (num_posterior_samples, num_pairs), generator)
+        return Draws(thetas, xs, samples, shuffle=False)
 
     def truths(self, xs: Tensor, generator: torch.Generator, size: int = 1) -> Tensor:
         """Return draws from p(θ | x), with shape ``(size, N, s)``."""
-        if self.perturbation == "collapse":
-            return self._mixture(xs, (size, len(xs)), self.alpha, generator)
-        return self._gaussian(xs, (size, len(xs)), generator)
+        is_mixture = self.perturbation == "collapse"
+        sample = self._mixture if is_mixture else self._gaussian
+        return sample(xs, (size, len(xs)), generator)
 
     def estimates(
         self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
     ) -> Tensor:
         """Return draws from q(θ | x), with shape ``(S, N, s)``."""
-        if self.alpha == 0 or self.perturbation == "collapse":
-            return self._gaussian(xs, shape, generator)
-        perturbed: dict[str, Callable[[], Tensor]] = {
-            "mean": lambda: (
-                self._gaussian(xs, shape, generator) + self.alpha * self._mean(xs)
-            ),
-            "covariance": lambda: self._gaussian(
-                xs, shape, generator, scale=(1 + self.alpha) ** 0.5
-            ),
-            "anisotropic": lambda: self._anisotropic(xs, shape, generator),
-            "t": lambda: self._student_t(xs, shape, generator),
-            "modes": lambda: self._mixture(xs, shape, self.alpha, generator),
-            "blind": lambda: self._prior(shape, generator),
-        }
-        return perturbed[self.perturbation]()
+        at = (xs, shape, generator)
+        kind = "collapse" if self.alpha == 0 else self.perturbation
+        if kind == "mean":
+            return self._gaussian(*at) + self.alpha * self._mean(xs)
+        if kind == "covariance":
+            return self._mean(xs) + (1 + self.alpha) ** 0.5 * self._noise(*at)
+        if kind == "anisotropic":
+            direction = torch.linalg.eigh(self._weights()[2]).eigenvectors[:, 0]  # (s,)
+            along = torch.randn(*shape, 1, generator=generator)
+            extra = self.alpha**0.5 * along * direction
+            return self._gaussian(*at) + extra
+        if kind == "t":
+            freedom = 1 / self.alpha
+            rng = np.random.default_rng(
+                int(torch.randint(2**62, (1,), generator=generator))
+            )
+            stretch = (freedom / rng.chisquare(freedom, size=(*shape, 1))) ** 0.5
+            noise = self._noise(*at)
+            return self._mean(xs) + torch.from_numpy(stretch).float() * noise
+        if kind == "modes":
+            return self._mixture(*at)
+        if kind == "blind":
+            num = shape[0] * shape[1]
+            other = 1 + torch.randn(num, self.dim_x, generator=generator)
+            thetas = self._gaussian(other, (1, num), generator)
+            return thetas.reshape(*shape, self.dim)
+        return self._gaussian(*at)
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return W_1 ``(s, m)``, w_2 ``(m,)`` and Σ ``(s, s)``."""
         generator = generator_from(self.seed, "gaussian task", self.dim_x, self.dim)
         steps = torch.arange(self.dim, dtype=torch.float32)
         toeplitz = _CORRELATION ** (steps.unsqueeze(0) - steps.unsqueeze(1)).abs()
-        return (
-            _normal((self.dim, self.dim_x), generator),
-            _normal((self.dim_x,), generator),
-            toeplitz,
-        )
+        matrix = torch.randn(self.dim, self.dim_x, generator=generator)
+        return matrix, torch.randn(self.dim_x, generator=generator), toeplitz
 
     def _mean(self, xs: Tensor) -> Tensor:
         return xs @ self._weights()[0].T  # (N, s)
 
-    def _variance(self, xs: Tensor) -> Tensor:
-        return (xs @ self._weights()[1]).abs()  # (N,)
-
     def _noise(
         self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
     ) -> Tensor:
-        factor = torch.linalg.cholesky(self._weights()[2])
-        noise = _normal((*shape, self.dim), generator) @ factor.T  # (S, N, s)
-        return self._variance(xs).sqrt().unsqueeze(1) * noise
+        _, vector, toeplitz = self._weights()
+        factor = torch.linalg.cholesky(toeplitz)
+        noise = torch.randn(*shape, self.dim, generator=generator) @ factor.T
+        return (xs @ vector).abs().sqrt().unsqueeze(1) * noise  # (S, N, s)
 
     def _gaussian(
-        self,
-        xs: Tensor,
-        shape: tuple[int, int],
-        generator: torch.Generator,
-        scale: float = 1.0,
-    ) -> Tensor:
-        return self._mean(xs) + scale * self._noise(xs, shape, generator)
-
-    def _anisotropic(
         self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
     ) -> Tensor:
-        direction = torch.linalg.eigh(self._weights()[2]).eigenvectors[:, 0]  # (s,)
-        extra = self.alpha**0.5 * _normal((*shape, 1), generator) * direction
-        return self._gaussian(xs, shape, generator) + extra
-
-    def _student_t(
-        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
-    ) -> Tensor:
-        freedom = 1 / self.alpha
-        seed = int(torch.randint(2**62, (1,), generator=generator))
-        chi_square = np.random.default_rng(seed).chisquare(freedom, size=(*shape, 1))
-        stretch = torch.from_numpy((freedom / chi_square) ** 0.5).float()
-        return self._mean(xs) + stretch * self._noise(xs, shape, generator)
+        return self._mean(xs) + self._noise(xs, shape, generator)
 
     def _mixture(
-        self,
-        xs: Tensor,
-        shape: tuple[int, int],
-        share: float,
-        generator: torch.Generator,
+        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
     ) -> Tensor:
-        second = torch.rand((*shape, 1), generator=generator) < share
+        second = torch.rand((*shape, 1), generator=generator) < self.alpha
         sign = torch.where(second, -1.0, 1.0)
         return sign * self._mean(xs) + self._noise(xs, shape, generator)
 
-    def _prior(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-        other = 1 + _normal((shape[0] * shape[1], self.dim_x), generator)
-        thetas = self._gaussian(other, (1, len(other)), generator)
-        return thetas.reshape(*shape, self.dim)
-
-
-def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return torch.randn(shape, generator=generator)
-
 
 def family_settings(wrap: Callable[[GaussianTask], Task]) -> dict[str, Setting]:
-    """Return the settings of a family of tasks, by the name of the perturbation.
-
-    Args:
-        wrap: From the Gaussian task to the family's own.
-    """
+    """Return the settings of a family by perturbation; ``wrap`` makes its tasks."""
 
     def setting(name: str) -> Setting:
         def make(alpha: float, dims: tuple[int, int], seed: int) -> Task:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from sbi_colt.benchmark.tasks import curved, diffusion, gaussian, lobes, trained, tree
 from sbi_colt.benchmark.tasks.task import Setting, Task
 
-__all__ = ["SETTINGS", "Setting", "make_task"]
+__all__ = ["SETTINGS", "Setting", "make_task", "setting_of"]
 
 SETTINGS: dict[str, Setting] = {
     **gaussian.SETTINGS,  # one for each perturbation
@@ -44,6 +44,11 @@ def make_task(
         >>> make_task("curved-t", 0.3).draws(4, 5, torch.Generator())
         Draws(num_pairs=4, num_posterior_samples=5, dim=3, x_shape=(3,))
     """
+    return setting_of(name).make(alpha, dims, seed)
+
+
+def setting_of(name: str) -> Setting:
+    """Return the setting of a task by its name."""
     if name not in SETTINGS:
         raise ValueError(f"task: expected one of {', '.join(SETTINGS)}, got {name!r}.")
-    return SETTINGS[name].make(alpha, dims, seed)
+    return SETTINGS[name]

@@ -51,14 +51,10 @@ class TrainedTask:
     max_epochs: int = 300
 
     def __post_init__(self):
-        for name, value, known in (
-            ("problem", self.problem, PROBLEMS),
-            ("estimator", self.estimator, _TRAINERS),
-        ):
-            if value not in known:
-                raise ValueError(
-                    f"{name}: expected one of {', '.join(known)}, got {value!r}."
-                )
+        for name, known in (("problem", PROBLEMS), ("estimator", _TRAINERS)):
+            if (value := getattr(self, name)) not in known:
+                names = ", ".join(known)
+                raise ValueError(f"{name}: expected one of {names}, got {value!r}.")
         if self.alpha != int(self.alpha) or self.alpha < 0:
             raise ValueError(f"alpha: expected simulations >= 0, got {self.alpha}.")
 
@@ -77,10 +73,6 @@ class TrainedTask:
         """Return the mean accuracy of a classifier against exact draws (C2ST).
 
         1/2 means that the posterior cannot be told from the exact one.
-
-        Args:
-            num_xs: Observations to average over.
-            generator: CPU generator.
         """
         problem = PROBLEMS[self.problem]
         with isolated_rng(generator):

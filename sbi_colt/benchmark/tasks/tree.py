@@ -62,13 +62,10 @@ class TreeTask:
         """Return pairs from p and draws from q; see `Task.draws`."""
         xs = torch.randn(num_pairs, 1, generator=generator)
         classes = (xs[:, 0] < 0).long()
-        shape = (num_posterior_samples, num_pairs)
-        return Draws(
-            self._sample(classes.unsqueeze(0), _BLUR, generator)[0],
-            xs,
-            self._sample(classes.expand(shape), (1 + self.alpha) * _BLUR, generator),
-            shuffle=False,
-        )
+        thetas = self._sample(classes, _BLUR, generator)
+        many = classes.expand(num_posterior_samples, num_pairs)
+        samples = self._sample(many, (1 + self.alpha) * _BLUR, generator)
+        return Draws(thetas, xs, samples, shuffle=False)
 
     def _sample(
         self, classes: Tensor, blur: float, generator: torch.Generator
@@ -83,11 +80,8 @@ class TreeTask:
         index = chosen + len(weights) * classes
         noise = torch.randn((*classes.shape, 2, 1), generator=generator)
         inner = (factors[index] @ noise).squeeze(-1)
-        return (
-            means[index]
-            + inner
-            + blur * torch.randn((*classes.shape, 2), generator=generator)
-        )
+        outer = torch.randn((*classes.shape, 2), generator=generator)
+        return means[index] + inner + blur * outer
 
 
 @lru_cache(maxsize=16)

@@ -25,8 +25,8 @@ def test_other_files_are_no_results(tmp_path, capsys):
     ("old", "new", "message"),
     [
         (",3,3,", ",x1,3,", "x1"),
-        (",3,3,", ",3,", "shorter"),
-        (",3,3,", ",3,3,3,", "longer"),
+        (",3,3,", ",3,", "13 instead of 14 columns"),
+        (",3,3,", ",3,3,3,", "15 instead of 14 columns"),
         (",100,all,all,1,", ",100,all,all,7,", "a power of 7"),
     ],
 )

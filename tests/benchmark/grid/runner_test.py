@@ -95,13 +95,6 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert len(rows) == len(cells())
 
 
-def test_a_cell_gives_the_same_numbers_again(tmp_path):
-    (cell,) = cells(methods=("default",), alphas=(0.6,), seeds=(1,), num_batches=2)
-    (first,), (again,) = run_group([cell]), run_group([cell])
-    assert first.statistic == again.statistic
-    assert first.distance_lower <= first.statistic
-
-
 def test_processes_give_the_same_as_one(tmp_path):
     chosen = cells(seeds=(0,))
     one = run(chosen, tmp_path / "one.csv")

@@ -9,8 +9,8 @@ from sbi_colt.cli import main
 def test_times_become_a_ratio_and_exponents(monkeypatch, capsys):
     """With times in proportion to N, the square root of K and no other size."""
 
-    def seconds(run, N, K, d):
-        return 2.0 if run is cost._c2st else N / 100 * (K / 500) ** 0.5
+    def seconds(call, N, K, d):
+        return 2.0 if call is cost._c2st else N / 100 * (K / 500) ** 0.5
 
     monkeypatch.setattr(cost, "_least_seconds", seconds)
     assert main(["benchmark", "cost", "--quiet"]) == 0

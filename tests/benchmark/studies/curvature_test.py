@@ -1,14 +1,15 @@
 """Principal curves and their curvature."""
 
 import re
+from argparse import Namespace
 
 import numpy as np
 import pytest
 import torch
 
 from sbi_colt.benchmark.studies.curvature import (
-    curvature_lines,
     principal_curve,
+    run,
     total_curvature,
 )
 from sbi_colt.benchmark.tasks.curved import bend
@@ -46,7 +47,7 @@ def test_bending_adds_curvature():
 
 
 def test_curvature_is_tabulated():
-    header, one, three = curvature_lines(num_points=200, num_seeds=2)
+    header, one, three = run(Namespace(), num_points=200, num_seeds=2)
     assert header.split() == ["deviation", "before", "after"]
     medians = [float(text) for text in re.findall(r"(\d+) \(", three)]
     assert one.split()[0] == "1"

@@ -1,7 +1,9 @@
 """The table of power by the share of pairs to train on."""
 
+from argparse import Namespace
+
 from sbi_colt.benchmark.studies import share
-from sbi_colt.benchmark.studies.problem import Problem
+from sbi_colt.benchmark.studies.shared import Problem
 
 
 def test_the_table_has_both_counts_and_their_means(monkeypatch):
@@ -15,7 +17,7 @@ def test_the_table_has_both_counts_and_their_means(monkeypatch):
     problems += [Problem("t", 0.3, (3, 3), 40)]
     monkeypatch.setattr(share, "_PROBLEMS", tuple(problems))
     monkeypatch.setattr(share, "_rejected", rejected)
-    lines = list(share.share_lines(repetitions=4, num_workers=1))
+    lines = list(share.run(Namespace(jobs=1), repetitions=4))
     assert max(map(len, lines)) <= 80
     assert lines[0].split()[2:] == ["20%", "30%", "50%", "70%"]
     assert lines[1].split() == ["none", "(3,", "3)", "40", *4 * ["0.00/0.00"]]

@@ -19,15 +19,6 @@ def moments_at(task, generator, which, num=20000):
     return values.mean(dim=0), values.T.cov(), xs[:1]
 
 
-@pytest.mark.parametrize("perturbation", PERTURBATIONS)
-def test_alpha_zero_is_the_null(generator, perturbation):
-    task = GaussianTask(perturbation, 0.0)
-    p_mean, p_cov, _ = moments_at(task, generator, "p")
-    q_mean, q_cov, _ = moments_at(task, generator, "q")
-    torch.testing.assert_close(p_mean, q_mean, atol=0.05, rtol=0.05)
-    torch.testing.assert_close(p_cov, q_cov, atol=0.1, rtol=0.1)
-
-
 @pytest.mark.parametrize("perturbation", PERTURBATIONS[:5])
 def test_perturbed_moments_have_their_closed_form(generator, perturbation):
     alpha = ALPHAS.get(perturbation, 0.6)
@@ -68,25 +59,6 @@ def test_blind_prior_ignores_x_and_has_the_priors_moments(generator):
     for estimate in (near, far):
         torch.testing.assert_close(estimate.mean(0), prior.mean(0), atol=0.1, rtol=0.05)
         torch.testing.assert_close(estimate.std(0), prior.std(0), atol=0.1, rtol=0.05)
-
-
-def test_draws_are_seeded():
-    task = GaussianTask("t", 0.3, 5, 4, seed=2)
-    first, second = (
-        task.draws(10, 3, torch.Generator().manual_seed(7)) for _ in range(2)
-    )
-    assert torch.equal(first.samples, second.samples)
-    assert first.samples.shape == (3, 10, 4)
-    assert not torch.equal(
-        task._weights()[0], GaussianTask("t", 0.3, 5, 4, seed=3)._weights()[0]
-    )
-
-
-def test_bad_tasks_are_named():
-    with pytest.raises(ValueError, match="perturbation: expected one of mean"):
-        GaussianTask("rotation", 0.1)
-    with pytest.raises(ValueError, match="alpha: expected"):
-        GaussianTask("mean", -0.1)
 
 
 def test_truths_have_the_correlation_of_the_description(generator):

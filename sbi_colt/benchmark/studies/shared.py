@@ -1,0 +1,121 @@
+"""What several commands share: options, problems, timing and running a grid."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sbi_colt.benchmark.grid.cells import Cell
+from sbi_colt.benchmark.grid.rows import Row
+from sbi_colt.benchmark.grid.runner import run_cells
+from sbi_colt.benchmark.tasks.settings import make_task
+from sbi_colt.benchmark.tasks.task import Task
+
+__all__ = [
+    "JOBS",
+    "QUIET",
+    "RESULTS",
+    "Problem",
+    "at_least",
+    "dims_option",
+    "grid_options",
+    "run_grid",
+    "seconds_of",
+]
+
+Options = dict[str, dict[str, Any]]
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return the type of an option that is an integer with a smallest value."""
+
+    def integer(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"expected an integer >= {least}, got {text!r}"
+            )
+        return int(text)
+
+    return integer
+
+
+def _dims(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(f"expected two sizes such as 3,3, got {text}")
+    return int(parts[0]), int(parts[1])
+
+
+JOBS: Options = {
+    "--jobs": {
+        "type": at_least(1),
+        "default": 2,
+        "help": "number of processes (default: 2)",
+    }
+}
+QUIET: Options = {"--quiet": {"action": "store_true", "help": "show no progress bar"}}
+RESULTS: Options = {"results": {"type": Path, "help": "the CSV file"}}
+
+
+def dims_option(text: str) -> Options:
+    """Return an option for pairs of dimensions, with a text of help."""
+    settings = {"nargs": "+", "type": _dims, "metavar": "X,THETA", "help": text}
+    return {"--dims": settings}
+
+
+def grid_options(name: str) -> Options:
+    """Return the options of a command that fills a CSV file, with the file's name."""
+    text = "the CSV file (default: %(default)s)"
+    out = {"type": Path, "default": Path(name), "metavar": "FILE", "help": text}
+    return {**JOBS, **QUIET, "--out": out}
+
+
+def run_grid(cells: Sequence[Cell], options: argparse.Namespace) -> list[Row]:
+    """Run cells with the options of `grid_options`, and return their rows."""
+    rows = run_cells(
+        cells,
+        options.out,
+        num_workers=options.jobs,
+        command=options.command_line,
+        show_progress_bar=not options.quiet,
+    )
+    asked = set(cells)  # the file may have other cells
+    return [row for row in rows if row.cell in asked]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An error to find, and the number of pairs to find it with.
+
+    Args:
+        task: Name of the task.
+        alpha: Size of the error; 0 for none.
+        dims: Dimensions of x and θ.
+        num_pairs: Number of pairs.
+    """
+
+    task: str
+    alpha: float
+    dims: tuple[int, int]
+    num_pairs: int
+
+    @property
+    def label(self) -> str:
+        """Name and size of the error, dimensions and number of pairs."""
+        name = f"{self.task} {self.alpha:g}" if self.alpha else "none"
+        return f"{name} {self.dims} {self.num_pairs}"
+
+    def make(self, seed: int) -> Task:
+        """Return the task with a seed."""
+        return make_task(self.task, self.alpha, self.dims, seed)
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
