@@ -150,9 +150,9 @@ def draw_at_pairs(
             f"posterior: expected draws of dimension {thetas.shape[1]}, that of "
             f"thetas, got {result.samples.shape[-1]}."
         )
-    complete = result.mask.cpu()
-    here = complete.to(thetas.device)
+    complete = result.mask
     samples = result.samples[:, complete.to(result.samples.device)]
+    here = complete.to(thetas.device)
     thetas, xs = thetas[here].to(device), xs[here].to(device)
     index = mask.cpu().nonzero().flatten()[complete]
     kept = torch.zeros(len(mask), dtype=torch.bool)

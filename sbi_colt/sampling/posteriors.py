@@ -105,10 +105,7 @@ class Sampler:
     with_gradients: bool = False
 
     def accepted(self, proposals: Tensor) -> Tensor | None:
-        """Return which proposals are finite and in the prior's support.
-
-        `None` stands for all of them.
-        """
+        """Return which proposals are finite and in the support, or `None` for all."""
         finite = proposals.isfinite().all(dim=-1)
         if self.prior is None:
             return None if bool(finite.all()) else finite

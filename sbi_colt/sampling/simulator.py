@@ -152,7 +152,7 @@ def _only_finite(
     outputs: list[Tensor] | list[Tensor | None],
 ) -> tuple[list[Tensor | None], list[str]]:
     good = [x if x is not None and x.isfinite().all() else None for x in outputs]
-    bad = sum(x is not None and not bool(x.isfinite().all()) for x in outputs)
+    bad = sum(x is None for x in good) - sum(x is None for x in outputs)
     return good, ["it returned NaN or infinity"] * bad
 
 
