@@ -3,7 +3,7 @@
 A probe gives each member of a bag (a true θ and the posterior draws at the same x) one
 number; the default combines several probes. All probes are trained once, and each set
 of probes is tested on the same pairs. Another column tells how long each probe takes to
-fit (about ten minutes on two cores).
+fit.
 """
 
 from __future__ import annotations
