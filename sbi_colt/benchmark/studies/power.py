@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from sbi_colt.benchmark.claims import (
@@ -32,6 +31,7 @@ from sbi_colt.benchmark.studies.shared import dims_option, grid_options, run_gri
 from sbi_colt.benchmark.tables import Entries, Key, only, steps_line, summarise
 from sbi_colt.benchmark.tasks.task import DIMS
 from sbi_colt.report.clouds import GREY
+from sbi_colt.report.figures import DetachedFigure
 
 OPTIONS = {
     **grid_options("power.csv"),
@@ -218,9 +218,8 @@ def plot_power(rows: Sequence[Row]) -> Figure:
     """Return a figure of mean power over the perturbations, by family and dimension."""
     entries = summarise(rows)
     shown = _dims_of(rows)
-    figure, axes = plt.subplots(
-        1, 2, figsize=(9, 2.8), sharey=True, layout="constrained"
-    )
+    figure = DetachedFigure(figsize=(9, 2.8), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
     width = 0.8 / len(METHODS)
     for ax, (family, title) in zip(axes, _FAMILIES.items(), strict=True):
         for place, method in enumerate(METHODS):
