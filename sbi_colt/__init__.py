@@ -16,7 +16,8 @@ What to call:
 - `CoLT`, `CoLTConfig`: training and testing as two calls, and all settings.
 - `CoLTResult`, `TestResult`: what a method returns.
 
-A call passes through four chapters, and imports point one way:
+A call passes through four folders, in this order. (Imports point one way too, but from
+the front doors down: each file imports only what stands below it.)
 
 - sample: ``sampling`` (posterior, prior and simulator in, `Draws` out), ``draws``;
 - probe: ``probes`` (a score for every member of a bag), ``config``;

@@ -29,8 +29,11 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     parser = _parser()
-    options = parser.parse_args(arguments)
-    given = sys.argv[1:] if arguments is None else arguments
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # The option may stand anywhere, so the commands need not know of it.
+    rest = [argument for argument in given if argument != "--debug"]
+    options = parser.parse_args(rest)
+    options.debug = len(rest) < len(given)
     options.command_line = shlex.join([parser.prog, *given])
     try:
         return options.run(options)
@@ -54,29 +57,21 @@ def _parser() -> argparse.ArgumentParser:
         "test, beside SBC, TARP and C2ST. The report has exact p-values, a certified "
         "distance from the true posterior, and what is wrong and where.",
     )
-    debug = argparse.ArgumentParser(add_help=False)
-    debug.add_argument(
-        "--debug",
-        action="store_true",
-        default=argparse.SUPPRESS,  # so that it may stand before or after the command
-        help="show the whole traceback of an error",
-    )
     parser.add_argument(
         "--debug",
         action="store_true",
         help="show the whole traceback of an error",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_demo(commands, debug)
-    _add_report(commands, debug)
+    _add_demo(commands)
+    _add_report(commands)
     add_benchmarks(commands)
     return parser
 
 
-def _add_demo(commands: Any, debug: argparse.ArgumentParser) -> None:
+def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
-        parents=[debug],
         help="train two posteriors with sbi and show both reports",
         description="Train an NPE with sbi on a small problem, once properly and once "
         "on shuffled data, so that it cannot learn from x. Print both reports side by "
@@ -96,10 +91,9 @@ def _add_demo(commands: Any, debug: argparse.ArgumentParser) -> None:
     demo.set_defaults(run=_demo)
 
 
-def _add_report(commands: Any, debug: argparse.ArgumentParser) -> None:
+def _add_report(commands: Any) -> None:
     report = commands.add_parser(
         "report",
-        parents=[debug],
         help="print the report for draws from any framework",
         description="Test the posterior draws in an .npz file with the arrays thetas "
         "(N, d), the true parameters, xs (N, ...), their observations, and samples "

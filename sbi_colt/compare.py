@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from sbi_colt.checks import checked_device
 from sbi_colt.config import CoLTConfig
 from sbi_colt.diagnose import check_options, diagnose_draws
 from sbi_colt.draws import Draws
@@ -104,6 +105,7 @@ def compare(
     seed = run_seed(seed, None if checkpoint is None else Path(checkpoint) / "0")
     _check_posteriors(posteriors)
     check_options(methods, level)
+    device = checked_device(device)
     if "colt" not in methods:
         raise ValueError(f"methods: expected 'colt' among them, got {methods!r}.")
     thetas, xs = make_pairs(
@@ -156,8 +158,11 @@ def _draw_for_each(
     """Return draws of each posterior at the pairs that all have, and the seconds."""
     draws: dict[str, Draws] = {}
     seconds: dict[str, float] = {}
+    vouched = options.pop("checkpoint_name", None)
     for number, (name, posterior) in enumerate(posteriors.items()):
         start = time.perf_counter()
+        if vouched is not None:  # for each posterior by its own name
+            options["checkpoint_name"] = f"{vouched}: {name}"
         draws[name] = draw_at_pairs(
             posterior,
             thetas,

@@ -35,8 +35,9 @@ class CoLTConfig:
             ``requires_grad`` off stay as they are.
         embedding: Your own φ, a module or a callable from ``(n, d)`` to ``(n, e)``. It
             adds the probe ``"custom"``, a ball in the geometry of φ.
-        train_fraction: Share of the pairs that `run_colt` trains on. Untrained probes
-            and the distance gain from test pairs, learned probes from training pairs.
+        train_fraction: Share of the pairs that `run_colt` trains on. More training
+            pairs make learned probes better; more test pairs make the verdict and the
+            distance more precise.
         num_redraws: Number B of re-drawings behind a combined or local p-value, whose
             resolution is 1 / (B + 1).
         confidence: Confidence of ``distance_lower``.
@@ -79,6 +80,7 @@ class CoLTConfig:
         for name in ("train_fraction", "confidence"):
             value = getattr(self, name)
             check_number(name, value, "a number in (0, 1)", lambda v: 0 < v < 1)
+            object.__setattr__(self, name, float(value))
 
     def _check_probes(self) -> None:
         if not isinstance(self.probes, (tuple, list)) or not self.probes:

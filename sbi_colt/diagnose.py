@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
+from sbi_colt.checks import check_number, checked_device
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
@@ -110,6 +111,7 @@ def diagnose(
     """
     seed = run_seed(seed, sampling.get("checkpoint"))
     check_options(methods, level)
+    device = checked_device(device)
     start = time.perf_counter()
     thetas, xs = make_pairs(
         prior,
@@ -190,7 +192,7 @@ def diagnose_draws(
         spent["findings"] = time.perf_counter() - start
     return DiagnosticReport(
         results=results,
-        level=level,
+        level=float(level),
         findings=findings,
         trend=trend,
         names=names,
@@ -250,6 +252,5 @@ def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
 
 def check_options(methods: Sequence[str | Callable], level: float) -> dict[str, Method]:
     """Return the methods by name; raise where methods or level cannot be used."""
-    if isinstance(level, str) or not 0 < level < 1:
-        raise ValueError(f"level: expected a number in (0, 1), got {level!r}.")
+    check_number("level", level, "a number in (0, 1)", lambda v: 0 < v < 1)
     return resolve_methods(methods)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sbi_colt.arrays import as_float_tensor, check_finite, in_one_precision
+from sbi_colt.checks import checked_device
 from sbi_colt.files import atomic_write
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, generator_from, resolve_seed
@@ -44,9 +45,9 @@ class Draws:
         thetas: True parameters θ ~ p(θ | x), with shape ``(N, d)``; torch or NumPy.
         xs: Observations, with shape ``(N, …)``.
         samples: Independent draws from q(θ | x), with shape ``(S, N, d)``.
-        mask: Leave it out; for draws that are made from other, checked draws.
-        index: Leave it out, likewise.
-        keys: Leave it out, likewise: fingerprints of the pairs.
+        mask: For internal use, with ``index``: draws that were checked before.
+        index: For internal use.
+        keys: For internal use: fingerprints of the pairs.
         shuffle: Whether to shuffle the draws. Switch it off only where their order
             carries no information, as with independent draws.
 
@@ -102,7 +103,7 @@ class Draws:
 
     @property
     def num_posterior_samples(self) -> int:
-        """Draws per x, K."""
+        """Draws per x, S in shapes and K in formulas."""
         return self.samples.shape[0]
 
     @property
@@ -112,6 +113,7 @@ class Draws:
 
     def to(self, device: str | torch.device) -> Draws:
         """Return the draws on another device."""
+        device = checked_device(device)
         return Draws(
             self.thetas.to(device),
             self.xs.to(device),

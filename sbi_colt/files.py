@@ -59,10 +59,21 @@ def atomic_write(
         if overwrite:
             os.replace(temporary, path)
         else:
-            os.link(temporary, path)  # fails where the name is taken
+            _link(Path(temporary), path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Give a complete file its name; raise `FileExistsError` if the name is taken."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # some file systems have no links
+        with open(path, "xb") as file:
+            file.write(temporary.read_bytes())
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

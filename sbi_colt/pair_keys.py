@@ -1,8 +1,9 @@
 """Fingerprints of pairs: whether a pair was used twice.
 
-A pair that occurs twice was used twice, unless it can repeat by chance. Where a column
-of x is continuous, chance makes no repeats. Where x is discrete, θ may come from a
-table and a pair may repeat by chance, so repeats alone prove nothing.
+A pair that occurs twice was used twice, unless it can repeat by chance. Where θ and x
+have continuous columns, chance makes no repeats. Where θ or x looks discrete, the other
+may come from a table or be a function of counts, so repeats alone prove nothing: they
+are refused if all pairs repeat equally often, and reported in a warning otherwise.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ def make_pair_keys(thetas: Tensor, xs: Tensor) -> Tensor | None:
     repeats = len(keys) - len(counts)
     distinct = list({key: i for i, key in enumerate(keys)}.values())
     x_is_continuous = _any_continuous(columns_x.numpy()[distinct])
-    if not x_is_continuous and not _any_continuous(rows[distinct]):
+    thetas_are_continuous = _any_continuous(rows[distinct, : thetas.shape[1]])
+    if not x_is_continuous and not thetas_are_continuous:
         return None
     if repeats:
-        if x_is_continuous or len(set(counts.values())) == 1:
+        both = x_is_continuous and thetas_are_continuous
+        if both or len(set(counts.values())) == 1:
             raise ValueError(
                 f"thetas, xs: {repeats} of {len(keys)} pairs are repeats of others; a "
                 "test needs independent pairs, each simulated once."

@@ -85,7 +85,7 @@ def test_wrong_options_get_one_clear_line(options, files, capsys):
     ("arguments", "words"),
     [
         (["--help"], ["demo", "report", "benchmark", "--debug"]),
-        (["demo", "--help"], ["--quick", "--out", "--debug", "shuffled data"]),
+        (["demo", "--help"], ["--quick", "--out", "shuffled data"]),
         (["report", "-h"], ["samples (S, N, d)", "--html", "Exit code 0", "--level"]),
     ],
 )

@@ -448,3 +448,12 @@ def test_any_kind_of_integer_is_a_number_of_neighbours(make_draws, generator):
 def test_a_device_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="this machine has no CUDA"):
         CoLT(device="cuda")
+
+
+def test_a_network_that_changes_its_input_leaves_the_xs_alone(make_draws, generator):
+    net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(2, 2))
+    config = CoLTConfig.paper("id", epochs=1, embedding_net=net)
+    draws = make_draws(30, 5, 2, generator)
+    before = draws.xs.clone()
+    fitted(draws, config)
+    assert torch.equal(draws.xs, before)

@@ -244,3 +244,13 @@ def test_many_methods_stay_within_80_columns(three):
     }
     text = str(replace(three, reports=reports))
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_name_vouches_for_each_posterior_by_itself(generator, tmp_path):
+    """In another order, the folders must not be taken for those of other posteriors."""
+    posteriors = {"a": Gaussian(), "b": Gaussian(2.0)}
+    options = {"checkpoint": tmp_path, "checkpoint_name": "first"}
+    compared(posteriors, torch.Generator().manual_seed(0), **options)
+    turned = dict(reversed(posteriors.items()))
+    with pytest.raises(ValueError, match="checkpoint_name differs"):
+        compared(turned, torch.Generator().manual_seed(0), **options)

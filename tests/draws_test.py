@@ -260,3 +260,12 @@ def test_later_changes_to_a_tensor_do_not_reach_the_draws():
         tensor += 1
     for kept, own in zip(before, (draws.thetas, draws.xs, draws.samples), strict=True):
         assert torch.equal(kept, own)
+
+
+def test_functions_of_counts_may_repeat(generator):
+    """x looks continuous, and tells θ, so that only pairs as a whole repeat."""
+    thetas = torch.randint(2, (200, 1), generator=generator).float()
+    xs = torch.poisson(2 + 58 * thetas, generator=generator).log1p()
+    samples = torch.randint(2, (5, 200, 1), generator=generator).float()
+    with pytest.warns(UserWarning, match="pairs are repeats of others"):
+        assert len(Draws(thetas, xs, samples)) == 200

@@ -95,3 +95,19 @@ def test_a_file_of_another_kind_is_named(tmp_path):
     save_file(tmp_path / "a.npz", {"format": "apples"}, {})
     with pytest.raises(ValueError, match="expected a file of pears"):
         load_file(tmp_path / "a.npz", "pears")
+
+
+def test_a_file_system_without_links_will_do(tmp_path, monkeypatch):
+    def no_links(*paths):
+        raise PermissionError("operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    with atomic_write(tmp_path / "a.txt", overwrite=False) as file:
+        file.write("first")
+    with (
+        pytest.raises(FileExistsError),
+        atomic_write(tmp_path / "a.txt", overwrite=False) as file,
+    ):
+        file.write("second")
+    assert (tmp_path / "a.txt").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

@@ -5,9 +5,10 @@ score, small for members that are "near": for a ball, the distance from a centre
 is right, the rank of θ* among the scores of its bag is uniform, whatever the probe;
 learning is only the search for probes that show an error well.
 
-``base`` is what all probes have in common. Each kind has a file of its own: ``ball``
-(CoLT's own, with a learned centre and geometry), ``density``, ``relief``, ``blend``,
-``drift``, ``quadratic``, ``axes`` and ``coordinate``. `PROBES` gives each a name.
+``base`` is what all probes have in common, and ``bags`` is what they are given. Each
+kind has a file of its own: ``ball`` (CoLT's own, with a learned centre and geometry),
+``density``, ``relief``, ``blend``, ``drift``, ``quadratic``, ``axes`` and
+``coordinate``. `PROBES` gives each a name.
 ``coordinates`` standardises parameters, ``networks`` has the perceptrons, ``training``
 is Algorithm 1 and ``divergences`` is what it maximises.
 

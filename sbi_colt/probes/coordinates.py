@@ -47,8 +47,8 @@ class Scales:
 
     def network_xs(self, xs: Tensor, coordinates: Coordinates = "global") -> Tensor:
         """Return xs as networks see them: standardised, unless coordinates are raw."""
-        if coordinates == "raw":
-            return xs.float()
+        if coordinates == "raw":  # a copy: networks may change their input in place
+            return xs.to(torch.float32, copy=True)
         # In double precision: a large offset leaves little of a float.
         return ((xs.double() - self.x_mean) / self.x_scale).float()
 

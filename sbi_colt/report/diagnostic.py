@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from sbi_colt.checks import check_number
+from sbi_colt.checks import check_integer, check_number
 from sbi_colt.files import write_text
 from sbi_colt.report.figures import plot_report
 from sbi_colt.report.html import report_body, report_page
@@ -34,6 +34,8 @@ class Cost:
     seconds: Mapping[str, float]
 
     def __post_init__(self):
+        check_integer("num_simulations", self.num_simulations, least=1)
+        check_integer("num_posterior_samples", self.num_posterior_samples, least=1)
         for step, value in self.seconds.items():
             check_number(f"seconds of {step}", value, "at least 0", lambda v: v >= 0)
 

@@ -22,7 +22,7 @@ does not fire them.
     ranks are bounded, so that no few pairs decide it). A mean error that
     changes with x looks like a wrong spread, so beside it nothing is called too narrow,
     and neither tails nor correlations are named. Where q's means and spreads hardly
-    differ between xs, q ``ignores_x``. It is also reported if no rule fires but the
+    differ between xs, q ``ignores_x``; that is also said if no other rule fires but the
     error changes with x.
 ``width``
     :math:`\log E t_j^2` against that of the draws, where :math:`\log E|t_j|` agrees;

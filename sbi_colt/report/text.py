@@ -313,7 +313,10 @@ def _how_decided(report: DiagnosticReport) -> str:
         f"at most {percent(report.level)}."
     )
     if "c2st" in report.results:
-        text += " The p-value of C2ST holds for large samples only."
+        text += (
+            " The p-value of C2ST holds for large samples only, and so does this "
+            "probability."
+        )
     return text
 
 

@@ -1,7 +1,7 @@
-"""What the methods return: frozen dataclasses that hold numbers, no sentences.
+"""What the methods return: frozen dataclasses, without sentences.
 
 ``test_result`` is the outcome of any method and ``colt_result`` that of CoLT, with one
-entry per probe; ``local`` is what CoLT keeps of the test pairs to say where the
-posterior is wrong, and at which observation; ``finding`` is what is wrong. Each checks
-its own numbers when it is made.
+entry per probe. ``local`` is what CoLT keeps of the test pairs, so that its result can
+say later where the posterior is wrong (``localize``, ``at``).
+``finding`` is what is wrong. Each checks its own numbers when it is made.
 """

@@ -144,6 +144,14 @@ class CoLTResult:
             check_share(name, getattr(self, name))
         if self.training_p_value is not None:
             check_share("training_p_value", self.training_p_value)
+        evidence = self.evidence
+        sizes = {len(self.index), len(evidence.draws), evidence.table.num_pairs}
+        sizes |= {len(evidence.truth), len(evidence.features)}
+        if sizes != {self.num_test}:
+            raise ValueError(
+                f"evidence: expected {self.num_test} test pairs in every array, got "
+                f"{', '.join(map(str, sorted(sizes)))}."
+            )
         for probe in self.probes:
             if probe.ranks.shape != (self.num_test,):
                 raise ValueError(

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sbi_colt.checks import check_share
+from sbi_colt.checks import check_number, check_share
 
 __all__ = ["TestResult"]
 
@@ -38,3 +38,4 @@ class TestResult:
 
     def __post_init__(self):
         check_share("p_value", self.p_value)
+        check_number("statistic", self.statistic, "a number", lambda v: v is not None)

@@ -34,6 +34,9 @@ from sbi_colt.sampling.sbi_internals import (
 
 __all__ = ["collect"]
 
+# xs in one block of a sampler of unknown speed, where there is a time limit: the clock
+# is looked at between blocks.
+_TIMED_BLOCK = 16
 # xs of the reference draws of a checkpoint, for samplers that take many xs at once.
 _REFERENCE_XS = 16
 # Samplers that take one x at a time may be too slow at some xs: they try so many.
@@ -155,8 +158,9 @@ class _Run:
     def _reference_draws(self) -> Tensor:
         """Return the draws by which a checkpoint recognises a posterior.
 
-        They come from 16 xs, evenly spread, or from one x if the sampler takes one x at
-        a time or takes long. They depend on nothing but seed, xs and posterior.
+        They come from several xs, evenly spread, or from one x if the sampler takes
+        long. They depend on nothing but seed, xs and posterior. Proposals outside the
+        prior's support are NaN: another support is another posterior.
         """
         num_xs = len(self.xs)
         if self.sampler.batched:
@@ -165,12 +169,20 @@ class _Run:
         else:
             most = min(num_xs, _REFERENCE_ATTEMPTS)
         spread = torch.linspace(0, num_xs - 1, most).long()
+        if self.sampler.is_foreign and not self.sampler.batched:
+            few = replace(self, num_samples=math.ceil(self.num_samples / most))
+            one = replace(self.options, max_sampling_time=None)
+            parts = [few._propose(x, one, "reference")[0] for x in spread.split(1)]
+            return torch.cat(parts, dim=1)
         places = spread.unsqueeze(0 if self.sampler.batched else 1)
         options = replace(self.options, max_sampling_time=None)
         timeout: Exception | None = None
         for place in places:
             try:
-                return self._propose(place, options, "reference")[0]
+                draws, accepted = self._propose(place, options, "reference")
+                if accepted is None:
+                    return draws
+                return draws.where(accepted.unsqueeze(-1).to(draws.device), math.nan)
             except Exception as error:
                 if not is_timeout(error):
                     raise
@@ -214,6 +226,8 @@ class _Run:
         while start < num_xs and not options.is_late():
             most = options.memory_budget // bytes_per_x
             most = max(1, min(self.sampler.block(num_samples), most))
+            if options.random_order and self.sampler.is_foreign:
+                most = min(most, _TIMED_BLOCK)
             index = torch.arange(start, min(start + most, num_xs))
             block, is_new = self._block(index)
             num_drawn += is_new * len(index)

@@ -7,20 +7,22 @@ sampling chooses them once for all xs, which makes the draws of different xs dep
 *Missing xs.* Draws are proposed without rejection and those in the prior's support are
 kept. An x whose acceptance is clearly below ``min_acceptance`` is given up. A run that
 reaches ``max_sampling_time`` returns the xs that are complete, at least 20. Both are
-warnings, or errors that carry what was drawn. Which xs are missing depends on q, on x
-and on the position of x, never on the true parameter: the test of the rest is valid.
+warnings, or errors that carry what was drawn. With a time limit the xs are sampled in
+random order, so which xs are missing depends on chance, on q and on x, never on the
+true parameter: the test of the rest is valid.
 
 *Seeds.* A seed means the same draws for any number of workers, any backend of joblib
 and any memory budget down to one block (65,536 draws). Batched and single sampling use
-random numbers differently, and so do runs with a time limit where draws are missing
-after the first round. A seed has no effect on a sampler that keeps random numbers of
-its own. The caller's random state and posterior are left as they were.
+random numbers differently, and so do runs with a time limit. A seed has no effect on a
+sampler that keeps random numbers of its own. The caller's random state and posterior
+are left as they were.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,15 +30,15 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.arrays import as_tensor, check_finite, in_one_precision
-from sbi_colt.checks import checked_device
+from sbi_colt.checks import check_integer, checked_device
 from sbi_colt.draws import Draws, clean_pairs
 from sbi_colt.pair_keys import make_pair_keys
-from sbi_colt.randomness import digest, resolve_seed
+from sbi_colt.randomness import digest, generator_from, resolve_seed
 from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.collect import collect
 from sbi_colt.sampling.messages import report_given_up, report_late
 from sbi_colt.sampling.options import RunOptions
-from sbi_colt.sampling.pairs import check_count, make_pairs
+from sbi_colt.sampling.pairs import make_pairs
 from sbi_colt.sampling.pool import PosteriorSamples, SamplingError
 
 __all__ = [
@@ -140,6 +142,7 @@ def draw_at_pairs(
         device: Device of the draws.
         **options: Further options of `draw_posterior_samples`.
     """
+    precision = as_tensor(thetas, "thetas").dtype
     thetas, xs, mask = clean_pairs(thetas, xs, stacklevel=4)
     keys = make_pair_keys(thetas, xs)  # repeats are refused before the work begins
     result = sample_posterior(
@@ -157,6 +160,8 @@ def draw_at_pairs(
     index = mask.cpu().nonzero().flatten()[complete]
     kept = torch.zeros(len(mask), dtype=torch.bool)
     kept[index] = True
+    if precision.is_floating_point:  # half precision came as single from clean_pairs
+        thetas = thetas.to(precision)
     thetas, samples = in_one_precision(thetas, "thetas", samples, "samples")
     check_finite(samples, "posterior")
     keys = None if keys is None else keys[complete]
@@ -250,16 +255,22 @@ def sample_posterior(
     """Draw as `draw_posterior_samples` does, and say which xs were left out."""
     start = time.monotonic()
     xs = _checked_xs(xs)
-    num_samples = check_count("num_samples", num_samples)
+    num_samples = check_integer("num_samples", num_samples, least=1)
     seed = run_seed(seed, options.get("checkpoint"))
     run = RunOptions(seed=seed, device=checked_device(device), **options)
+    known = Checkpoint.known_header(run.checkpoint) or {}
+    run = replace(run, random_order=known.get("random_order", run.random_order))
     header = {
         "seed": seed,
         "num_samples": num_samples,
         "xs": digest(xs),
         "checkpoint_name": run.checkpoint_name,
+        "random_order": run.random_order,
     }
     checkpoint = Checkpoint(run.checkpoint, header)
+    order = torch.arange(len(xs))
+    if run.random_order:
+        order = torch.randperm(len(xs), generator=generator_from(seed, "order"))
     progress = tqdm(
         total=len(xs),
         desc=f"Drawing {num_samples} posterior samples per x",
@@ -268,7 +279,9 @@ def sample_posterior(
         leave=False,
     )
     with progress:
-        result = collect(posterior, xs, num_samples, run, checkpoint, progress)
+        result = collect(posterior, xs[order], num_samples, run, checkpoint, progress)
+    if run.random_order:
+        result = result.select(order.argsort())
     report_given_up(result, run.max_lost)
     report_late(result, time.monotonic() - start, run.checkpoint)
     return result
@@ -280,7 +293,7 @@ def run_seed(seed: int | None, checkpoint: str | os.PathLike | None = None) -> i
     Without a seed, a run that resumes a checkpoint takes the seed of the run that made
     the folder, and any other run a random one.
     """
-    known = None if checkpoint is None else Checkpoint.known_header(checkpoint)
+    known = Checkpoint.known_header(checkpoint)
     if seed is None and known is not None:
         return known["seed"]
     return resolve_seed(seed)

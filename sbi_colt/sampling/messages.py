@@ -153,7 +153,7 @@ def report_late(
         raise SamplingError(
             f"{message}; at least {_MIN_COMPLETE} are needed. {advice}", result
         )
-    warn_caller(f"{message}; the others are left out, by their position. {advice}")
+    warn_caller(f"{message}; the others, chosen at random, are left out. {advice}")
 
 
 def _percent(value: Tensor) -> str:

@@ -18,7 +18,9 @@ class RunOptions:
     """Seed, limits, workers and device of one run.
 
     `draw_posterior_samples` explains the options. ``deadline`` is when the run has to
-    end, by the clock `time.time`, on which processes agree; or `None`.
+    end, by the clock `time.time`, on which processes agree; or `None`. With a time
+    limit the xs come in a ``random_order``: which of them are left when time runs out
+    must not depend on the true parameters, by which the caller may have sorted them.
     """
 
     seed: int
@@ -32,6 +34,7 @@ class RunOptions:
     min_acceptance: float = 1e-3
     memory_budget: int = 2**30
     device: str | torch.device = "cpu"
+    random_order: bool = False
     deadline: float | None = field(init=False)
 
     def __post_init__(self):
@@ -55,8 +58,9 @@ class RunOptions:
                 "checkpoint_name: expected checkpoint=folder too; without a folder a "
                 "name has no effect."
             )
-        deadline = None if limit is None else time.time() + limit
+        deadline = None if limit is None else time.time() + float(limit)
         object.__setattr__(self, "deadline", deadline)
+        object.__setattr__(self, "random_order", self.random_order or bool(deadline))
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the deadline, or `None`."""

@@ -7,18 +7,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from sbi_colt.checks import warn_caller
+from sbi_colt.checks import check_integer, warn_caller
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng, resolve_seed
 from sbi_colt.sampling.parallel import in_parallel
 from sbi_colt.sampling.sbi_internals import process_prior
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
-__all__ = ["check_count", "make_pairs", "simulate_pairs"]
+__all__ = ["make_pairs", "simulate_pairs"]
 
 # Parameters in one call of a simulator that takes batches, and in one task otherwise.
 _BLOCK = 256
@@ -92,7 +91,7 @@ def simulate_pairs(
         >>> torch.equal(xs, thetas + 1)
         True
     """
-    num_simulations = check_count("num_simulations", num_simulations)
+    num_simulations = check_integer("num_simulations", num_simulations, least=1)
     if not callable(simulator):
         raise TypeError(
             f"simulator: expected a function of θ, got {type(simulator).__name__}."
@@ -183,15 +182,6 @@ def _simulate_block(
 ) -> tuple[int, list[Tensor | None], list[str]]:
     with isolated_rng(generator_from(seed, "simulate")):
         return start, *simulator(thetas)
-
-
-def check_count(name: str, number: Any) -> int:
-    """Return a number of pairs or draws as an int, or raise unless it is one."""
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-        raise TypeError(f"{name}: expected an int, got {number!r}.")
-    if number < 1:
-        raise ValueError(f"{name}: expected at least 1, got {number}.")
-    return int(number)
 
 
 def _failure_message(num_kept: int, num_tried: int, errors: list[str]) -> str:

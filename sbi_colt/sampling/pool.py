@@ -51,6 +51,16 @@ class PosteriorSamples:
     acceptance: Tensor
     given_up: Tensor
 
+    def select(self, index: Tensor) -> PosteriorSamples:
+        """Return the xs at ``index``, in this order."""
+        here = index.to(self.samples.device)
+        return PosteriorSamples(
+            self.samples[:, here],
+            self.mask[index],
+            self.acceptance[index],
+            self.given_up[index],
+        )
+
 
 @dataclass
 class Pool:

@@ -44,6 +44,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -94,6 +95,7 @@ class Sampler:
         is_costly: Whether draws at a single x take seconds.
         grows_with_draws: Whether half of the draws take half of the time.
         with_gradients: Whether the sampler itself needs gradients.
+        is_foreign: Whether sbi did not make the posterior, so its speed is unknown.
     """
 
     propose: Callable[[Tensor, int, float | None], Any]
@@ -103,6 +105,7 @@ class Sampler:
     is_costly: bool = False
     grows_with_draws: bool = False
     with_gradients: bool = False
+    is_foreign: bool = False
 
     def accepted(self, proposals: Tensor) -> Tensor | None:
         """Return which proposals are finite and in the support, or `None` for all."""
@@ -166,17 +169,15 @@ def _direct(posterior: Any, xs: Tensor, batched: bool, costly: bool = False) -> 
 
 def _foreign(posterior: Any, xs: Tensor, use_batched_sampling: bool) -> Sampler:
     """Return how to sample what sbi did not make."""
-    x = xs[:1]
+    x, foreign = xs[:1], partial(Sampler, with_gradients=True, is_foreign=True)
     if not isinstance(posterior, type):  # a class in the place of an object
         has_batched = use_batched_sampling and hasattr(posterior, "sample_batched")
         if has_batched and _takes_x(posterior.sample_batched, x):
-            return Sampler(_batched(posterior), batched=True, with_gradients=True)
+            return foreign(_batched(posterior), batched=True)
         if hasattr(posterior, "sample") and _takes_x(posterior.sample, x):
-            return Sampler(_single(posterior, xs), batched=False, with_gradients=True)
+            return foreign(_single(posterior, xs), batched=False)
         if callable(posterior) and _takes(_function_of(posterior), x, 1):
-            return Sampler(
-                lambda x, num, _: posterior(x, num), batched=True, with_gradients=True
-            )
+            return foreign(lambda x, num, _: posterior(x, num), batched=True)
     name = getattr(posterior, "__name__", type(posterior).__name__)
     raise TypeError(
         "posterior: expected a posterior of sbi, a callable q(xs, num_samples) that "

@@ -13,10 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sbi.inference.posteriors import EnsemblePosterior
+from sbi.inference.posteriors import DirectPosterior, EnsemblePosterior
+from sbi.utils import BoxUniform
 from stand_ins import Gaussian, numpy_posterior, sample
 
-from sbi_colt import CoLTConfig, compare, diagnose, draw, run_colt
+from sbi_colt import (
+    CoLTConfig,
+    compare,
+    diagnose,
+    draw,
+    draw_posterior_samples,
+    run_colt,
+)
 from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 from sbi_colt.sampling.checkpoint import Checkpoint
 
@@ -66,7 +74,8 @@ def test_a_killed_run_goes_on_and_gives_the_same_draws(kept, batched):
     xs = torch.arange(80.0).reshape(40, 2)
     resumed = sample(target, xs, num, seed=None, checkpoint=kept)
     total = 40 if not batched else -(-40 // (2**16 // num))
-    assert posterior.calls == 1 + total - done  # one call for the reference draws
+    reference = 1 if batched else 5  # calls for the reference draws
+    assert posterior.calls == reference + total - done
     assert torch.equal(resumed, sample(target, xs, num, seed=3))
 
 
@@ -166,7 +175,7 @@ def test_every_front_door_resumes_without_a_seed(kept, name, generator):
     first = p_value()
     before = posterior.calls
     assert p_value() == first
-    assert posterior.calls == before + 1  # the reference draws
+    assert posterior.calls == before + 5  # the reference draws
 
 
 # Another posterior
@@ -415,3 +424,51 @@ def test_a_run_that_began_a_moment_later_is_compared_too(kept):
 
     with pytest.raises(ValueError, match="holds draws of another posterior"):
         second.recognise(draw_while_the_other_writes, is_batched=True)
+
+
+def test_another_prior_support_is_another_posterior(tmp_path):
+    """The network is the same; only the prior's box differs."""
+    estimator = exhibit("npe-mdn").posterior.posterior_estimator
+    xs = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+
+    def box(low):
+        prior = BoxUniform(low * torch.ones(2), 4 * torch.ones(2))
+        return DirectPosterior(estimator, prior)
+
+    options = {"seed": 0, "checkpoint": tmp_path, "show_progress_bar": False}
+    draw_posterior_samples(box(-4.0), xs, 50, **options)
+    with pytest.raises(ValueError, match="holds draws of another posterior"):
+        draw_posterior_samples(box(0.0), xs, 50, max_lost=1.0, **options)
+
+
+def test_a_narrow_posterior_far_from_zero_is_recognised(tmp_path):
+    """Both posteriors agree in six digits, and differ by 0.9 standard deviations."""
+    xs = torch.zeros(20, 1, dtype=torch.float64)
+
+    def narrow(shift):
+        def q(xs, num):
+            noise = torch.randn(num, *xs.shape, dtype=torch.float64)
+            return 1002 + 0.001 * (noise + shift)
+
+        return q
+
+    options = {"seed": 0, "checkpoint": tmp_path, "show_progress_bar": False}
+    draw_posterior_samples(narrow(0.0), xs, 20, **options)
+    with pytest.raises(ValueError, match="holds draws of another posterior"):
+        draw_posterior_samples(narrow(0.9), xs, 20, **options)
+
+
+def test_an_object_that_differs_at_some_xs_is_recognised(tmp_path):
+    class Shifted:
+        def __init__(self, shift):
+            self.shift = shift
+
+        def sample(self, shape, x):
+            draws = torch.randn(*shape, 1)
+            return draws + self.shift * (x[..., :1] > 0)
+
+    xs = torch.linspace(-1, 1, 40).unsqueeze(1)
+    options = {"seed": 0, "checkpoint": tmp_path, "show_progress_bar": False}
+    draw_posterior_samples(Shifted(0.0), xs, 20, **options)
+    with pytest.raises(ValueError, match="holds draws of another posterior"):
+        draw_posterior_samples(Shifted(3.0), xs, 20, **options)

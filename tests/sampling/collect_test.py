@@ -52,7 +52,7 @@ def test_a_worker_that_dies_once_is_replaced(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_a_worker_that_dies_twice_is_an_error_that_keeps_what_is_done(tmp_path):
     xs = torch.arange(24.0).reshape(12, 2)
-    posterior = Deadly(tmp_path / "died", deaths=99, at=10.0)
+    posterior = Deadly(tmp_path / "died", deaths=99, at=14.0)
     kept = tmp_path / "kept"
     with pytest.raises(SamplingError, match="a worker process died twice"):
         sample(posterior, xs, 10, num_workers=2, checkpoint=kept)

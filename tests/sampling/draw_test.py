@@ -273,3 +273,15 @@ def test_draw_simulates_and_samples(generator):
     assert draws.samples.shape == (20, 50, 2)
     assert torch.equal(draws.samples, again.samples)
     assert torch.equal(draws.thetas, again.thetas)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_truths_and_draws_are_rounded_alike(generator, dtype):
+    thetas = (100 + torch.randn(40, 1, generator=generator)).to(dtype)
+    xs = torch.randn(40, 1, generator=generator)
+
+    def q(xs, num):
+        return 100 + torch.randn(num, len(xs), 1)
+
+    draws = draw_at_pairs(q, thetas, xs, 30, seed=0, show_progress_bar=False)
+    assert torch.equal(draws.samples.to(dtype).to(draws.samples), draws.samples)
