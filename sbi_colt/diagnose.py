@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from sbi_colt.checks import check_number, checked_device
+from sbi_colt.checks import check_number
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
@@ -20,8 +20,7 @@ from sbi_colt.report.trends import find_trend
 from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.finding import Finding, Trend
-from sbi_colt.sampling.draw import draw_at_pairs, run_seed
-from sbi_colt.sampling.pairs import make_pairs
+from sbi_colt.sampling.draw import make_draws, run_seed
 from sbi_colt.stats.combine import holm
 
 __all__ = ["check_options", "diagnose", "diagnose_draws"]
@@ -111,25 +110,15 @@ def diagnose(
     """
     seed = run_seed(seed, sampling.get("checkpoint"))
     check_options(methods, level)
-    device = checked_device(device)
-    start = time.perf_counter()
-    thetas, xs = make_pairs(
+    if parameter_names is not None and getattr(thetas, "ndim", 0) == 2:
+        _checked_names(parameter_names, thetas.shape[1])  # before the work begins
+    draws, seconds = make_draws(
+        posterior,
         prior,
         simulator,
         thetas,
         xs,
         num_simulations,
-        seed=seed,
-        num_workers=num_workers,
-        show_progress_bar=show_progress_bar,
-    )
-    if parameter_names is not None and getattr(thetas, "ndim", 0) == 2:
-        _checked_names(parameter_names, thetas.shape[1])  # before the work begins
-    simulated = time.perf_counter()
-    draws = draw_at_pairs(
-        posterior,
-        thetas,
-        xs,
         num_posterior_samples,
         seed=seed,
         num_workers=num_workers,
@@ -146,10 +135,7 @@ def diagnose(
         seed=seed,
         device=device,
         show_progress_bar=show_progress_bar,
-        seconds={
-            "simulation": simulated - start,
-            "sampling": time.perf_counter() - simulated,
-        },
+        seconds=seconds,
     )
 
 

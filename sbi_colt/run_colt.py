@@ -22,7 +22,7 @@ from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import resolve_seed
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.sampling.draw import draw_at_pairs, run_seed
+from sbi_colt.sampling.draw import make_draws, run_seed
 from sbi_colt.stats.combine import two_halves_p_value
 
 __all__ = ["check_colt", "colt_on_draws", "run_colt"]
@@ -90,11 +90,14 @@ def run_colt(
     config = CoLT(config).config  # checked before the work begins
     if hasattr(thetas, "__len__"):
         _check_enough(len(thetas), config.train_fraction)
-    draws = draw_at_pairs(
+    draws, _ = make_draws(
         posterior,
-        thetas,
-        xs,
-        num_posterior_samples,
+        prior=None,
+        simulator=None,
+        thetas=thetas,
+        xs=xs,
+        num_simulations=0,  # the pairs are there
+        num_posterior_samples=num_posterior_samples,
         seed=seed,
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,

@@ -47,6 +47,7 @@ __all__ = [
     "draw",
     "draw_at_pairs",
     "draw_posterior_samples",
+    "make_draws",
     "run_seed",
     "sample_posterior",
 ]
@@ -95,29 +96,58 @@ def draw(
         >>> draw(q, prior, simulator, 30, 10, seed=0, show_progress_bar=False)
         Draws(num_pairs=30, num_posterior_samples=10, dim=2, x_shape=(2,))
     """
-    device = checked_device(device)  # before the simulations
-    seed = run_seed(seed, options.get("checkpoint"))
-    thetas, xs = make_pairs(
+    return make_draws(
+        posterior,
         prior,
         simulator,
         None,
         None,
         num_simulations,
-        seed=seed,
-        num_workers=num_workers,
-        show_progress_bar=show_progress_bar,
-    )
-    return draw_at_pairs(
-        posterior,
-        thetas,
-        xs,
         num_posterior_samples,
-        seed=seed,
+        seed=run_seed(seed, options.get("checkpoint")),
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
         device=device,
         **options,
+    )[0]
+
+
+def make_draws(
+    posterior: Any,
+    prior: Any,
+    simulator: Any,
+    thetas: Any,
+    xs: Any,
+    num_simulations: int,
+    num_posterior_samples: int,
+    *,
+    seed: int,
+    device: str | torch.device,
+    num_workers: int,
+    show_progress_bar: bool,
+    **options: Any,
+) -> tuple[Draws, dict[str, float]]:
+    """Return draws at pairs that are handed in or simulated, and the seconds by step.
+
+    This is the first half of every front door; the arguments are those of `diagnose`.
+    """
+    device = checked_device(device)  # before the simulations
+    common = {
+        "seed": seed,
+        "num_workers": num_workers,
+        "show_progress_bar": show_progress_bar,
+    }
+    start = time.perf_counter()
+    thetas, xs = make_pairs(prior, simulator, thetas, xs, num_simulations, **common)
+    simulated = time.perf_counter()
+    draws = draw_at_pairs(
+        posterior, thetas, xs, num_posterior_samples, device=device, **common, **options
     )
+    seconds = {
+        "simulation": simulated - start,
+        "sampling": time.perf_counter() - simulated,
+    }
+    return draws, seconds
 
 
 def draw_at_pairs(
