@@ -15,10 +15,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from sbi_colt.checks import checked_device
+from sbi_colt.checks import check_share, checked_device
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
-from sbi_colt.files import load_file, prefixed, save_file, unprefixed
+from sbi_colt.files import load_file, prefixed, refused, save_file, unprefixed
 from sbi_colt.pair_keys import check_fresh
 from sbi_colt.probes import Probe
 from sbi_colt.probes.bags import Bags, BagStore, make_bags
@@ -240,24 +240,30 @@ class CoLT:
             device: Device to test on.
         """
         header, tensors = load_file(path, _FORMAT)
-        config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
-        colt = cls(config, seed=header["seed"], device=device)
-        colt.scales = Scales(
-            **{k: v.to(device) for k, v in unprefixed("scales", tensors).items()}
-        )
-        x_example = colt.scales.x_mean.expand(2, *colt.scales.x_mean.shape)
-        generator = generator_from(colt.seed, "load")
-        with isolated_rng(generator):
-            colt.probes = colt._build(colt.scales, x_example, generator)
-        for i, probe in enumerate(colt.probes):
-            probe.load_state_dict(unprefixed(f"probe{i}", tensors))
-        colt.history = {
-            name: History.from_dict(plain) for name, plain in header["history"].items()
-        }
-        colt.num_train = header["num_train"]
-        colt.training_p_value = header["training_p_value"]
-        colt._balls = tuple((mass, sign) for mass, sign in header["balls"])
-        colt._pair_keys = tensors.get("pair_keys")
+        with refused(path):
+            config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
+            colt = cls(config, seed=header["seed"], device=device)
+            colt.scales = Scales(
+                **{k: v.to(device) for k, v in unprefixed("scales", tensors).items()}
+            )
+            x_example = colt.scales.x_mean.expand(2, *colt.scales.x_mean.shape)
+            generator = generator_from(colt.seed, "load")
+            with isolated_rng(generator):
+                colt.probes = colt._build(colt.scales, x_example, generator)
+            for i, probe in enumerate(colt.probes):
+                probe.load_state_dict(unprefixed(f"probe{i}", tensors))
+            colt.history = {
+                name: History.from_dict(plain)
+                for name, plain in header["history"].items()
+            }
+            colt.num_train = header["num_train"]
+            colt.training_p_value = header["training_p_value"]
+            colt._balls = tuple((mass, sign) for mass, sign in header["balls"])
+            colt._pair_keys = tensors.get("pair_keys")
+            if colt.training_p_value is not None:
+                check_share("training_p_value", colt.training_p_value)
+            for mass, _ in colt._balls:
+                check_share("balls", mass)
         return colt
 
     def _build(

@@ -19,6 +19,7 @@ __all__ = [
     "atomic_write",
     "load_file",
     "prefixed",
+    "refused",
     "save_file",
     "unprefixed",
     "write_text",
@@ -123,6 +124,22 @@ def load_file(
     if not isinstance(header, dict) or header.get("format") != kind:
         raise ValueError(f"{path}: expected a file of {kind}.")
     return header, tensors
+
+
+@contextmanager
+def refused(where: str | os.PathLike) -> Iterator[None]:
+    """Name the file or the entry that is damaged, or was changed by hand.
+
+    Results and reports check their own numbers when they are made.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except KeyError as error:
+        raise ValueError(f"{where}: expected an entry {error}, got none.") from error
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -457,3 +457,24 @@ def test_a_network_that_changes_its_input_leaves_the_xs_alone(make_draws, genera
     before = draws.xs.clone()
     fitted(draws, config)
     assert torch.equal(draws.xs, before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"training_p_value": 7}, "training_p_value: expected a number in"),
+        ({"balls": [[9, 1]] * 10}, "balls: expected a number in"),
+        ({"history": 3}, "file.npz: "),
+    ],
+)
+def test_a_test_that_was_tampered_with_is_refused(
+    make_draws, generator, tmp_path, change, message
+):
+    path = tmp_path / "file.npz"
+    fitted(make_draws(30, 5, 2, generator)).save(path)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(str(arrays["header"])) | change
+    np.savez(path, **arrays | {"header": np.array(json.dumps(header))})
+    with pytest.raises(ValueError, match=message):
+        CoLT.load(path)

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from sbi_colt.checks import check_integer, check_number
-from sbi_colt.files import write_text
+from sbi_colt.files import refused, write_text
 from sbi_colt.report.figures import plot_report
 from sbi_colt.report.html import report_body, report_page
-from sbi_colt.report.storage import load_report, refused, save_report
+from sbi_colt.report.storage import load_report, save_report
 from sbi_colt.report.text import WIDTH, report_summary
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.finding import Finding, Trend

@@ -129,7 +129,7 @@ def find(
             replace(f, kind="ignores_x") if f.kind == "x_error" else f for f in findings
         ]
     if not findings and colt is not None and colt.p_value <= level:
-        findings = _worst_ball(colt)
+        findings = _mass_in_worst_ball(colt)
         if evidence.is_constant and trend is not None:
             findings = [Finding("ignores_x", 1, trend.p_value)]
     return tuple(sorted(findings, key=lambda finding: finding.p_value))
@@ -317,7 +317,7 @@ def _x_error(ranks: Tensor, xs: Tensor) -> tuple[Finding, bool]:
     )
 
 
-def _worst_ball(colt: CoLTResult) -> list[Finding]:
+def _mass_in_worst_ball(colt: CoLTResult) -> list[Finding]:
     mass_q = colt.leading.mass_q
     mass_p = float((colt.leading.ranks <= mass_q).double().mean())
     for q, p in ((mass_q, mass_p), (1 - mass_q, 1 - mass_p)):  # the ball, the rest

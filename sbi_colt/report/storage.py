@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from sbi_colt.checks import check_choice
 from sbi_colt.colt import prepare
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
-from sbi_colt.files import load_file, prefixed, save_file, unprefixed
+from sbi_colt.files import load_file, prefixed, refused, save_file, unprefixed
 from sbi_colt.probes.coordinates import Scales
 from sbi_colt.probes.networks import x_features
 from sbi_colt.probes.training import History
@@ -29,7 +28,7 @@ from sbi_colt.stats.ranks import RankTable
 if TYPE_CHECKING:
     from sbi_colt.report.diagnostic import DiagnosticReport
 
-__all__ = ["load_report", "refused", "save_report"]
+__all__ = ["load_report", "save_report"]
 
 _FORMAT = "sbi_colt.DiagnosticReport/1"
 _NUMBERS = (
@@ -65,23 +64,6 @@ def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
         header["results"][name], own = _pack_result(result)
         tensors |= {f"{name}/{key}": value for key, value in own.items()}
     save_file(path, header, tensors)
-
-
-@contextmanager
-def refused(where: str | os.PathLike) -> Iterator[None]:
-    """Name the file or the entry whose numbers cannot be those of a report.
-
-    A file may be damaged, or changed by hand; results and reports check their own
-    numbers when they are made.
-    """
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except KeyError as error:
-        raise ValueError(f"{where}: expected an entry {error}, got none.") from error
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{where}: {error}") from error
 
 
 def load_report(
