@@ -203,7 +203,7 @@ def test_time_bounds_costly_samplers(name, generator):
     assert time.monotonic() - start < 60  # on a busy machine
     complete = samples.isfinite().all(dim=(0, 2))
     assert 20 <= complete.sum() < 1500
-    assert complete[: int(complete.sum())].all()
+    assert samples[:, ~complete].isnan().all()  # an x is complete or left out
 
 
 @pytest.mark.slow
