@@ -89,7 +89,10 @@ def digest(*tensors: Tensor) -> str:
     """
     fingerprint = hashlib.blake2b(digest_size=16)
     for tensor in tensors:
-        array = np.ascontiguousarray(tensor.detach().cpu().numpy())
+        tensor = tensor.detach().cpu()
+        if tensor.dtype == torch.bfloat16:  # which NumPy does not have
+            tensor = tensor.float()
+        array = np.ascontiguousarray(tensor.numpy())
         fingerprint.update(str((array.dtype, array.shape)).encode())
         fingerprint.update(array.tobytes())
     return fingerprint.hexdigest()

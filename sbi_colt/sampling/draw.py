@@ -287,6 +287,11 @@ def sample_posterior(
     xs = _checked_xs(xs)
     num_samples = check_integer("num_samples", num_samples, least=1)
     seed = run_seed(seed, options.get("checkpoint"))
+    unknown = set(options) - set(RunOptions.__dataclass_fields__)
+    if unknown:
+        raise TypeError(
+            f"{min(unknown)}: there is no such option of draw_posterior_samples."
+        )
     run = RunOptions(seed=seed, device=checked_device(device), **options)
     known = Checkpoint.known_header(run.checkpoint) or {}
     run = replace(run, random_order=known.get("random_order", run.random_order))

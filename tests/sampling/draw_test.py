@@ -285,3 +285,17 @@ def test_half_precision_truths_and_draws_are_rounded_alike(generator, dtype):
 
     draws = draw_at_pairs(q, thetas, xs, 30, seed=0, show_progress_bar=False)
     assert torch.equal(draws.samples.to(dtype).to(draws.samples), draws.samples)
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(TypeError, match="foo: there is no such option"):
+        draw_at_pairs(Gaussian(), torch.randn(20, 1), torch.randn(20, 1), 5, foo=1)
+
+
+def test_xs_of_half_precision_can_be_sampled():
+    xs = torch.randn(30, 1, generator=torch.Generator().manual_seed(0)).bfloat16()
+
+    def q(xs, num):
+        return torch.randn(num, len(xs), 1)
+
+    assert sample(q, xs, 5).shape == (5, 30, 1)
