@@ -8,16 +8,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["as_float_tensor", "as_tensor", "check_finite", "in_one_precision"]
+__all__ = [
+    "as_float_tensor",
+    "as_output",
+    "as_tensor",
+    "check_finite",
+    "in_one_precision",
+]
 
 
-def as_tensor(value: Any, name: str, lists: bool = False) -> Tensor:
+def as_tensor(
+    value: Any, name: str, lists: bool = False, expected: str = "an array of numbers"
+) -> Tensor:
     """Return an array of torch or NumPy as a tensor of real numbers.
 
     Args:
         value: The array.
         name: The argument that it was handed in as.
         lists: Whether a list of numbers will do as well.
+        expected: What a message says was expected where the value is no array.
     """
     if isinstance(value, (list, tuple)) and not lists:
         raise TypeError(
@@ -29,35 +38,51 @@ def as_tensor(value: Any, name: str, lists: bool = False) -> Tensor:
             f"{name}: expected a plain array, got a masked one; leave the masked pairs "
             "out."
         )
-    if isinstance(value, Tensor):
-        tensor = value.detach()
-    else:
-        tensor = _from_numpy(np.asarray(value), name, type(value).__name__)
-    if tensor.is_complex():
+    if not isinstance(value, Tensor):
+        return _from_numpy(_numpy_array(value, name, expected), name)
+    _check_real(name, value.dtype, value.is_complex())
+    if value.layout != torch.strided:
         raise TypeError(
-            f"{name}: expected real numbers, got {tensor.dtype}; "
-            "split real and imaginary parts."
+            f"{name}: expected a dense tensor, got one of layout {value.layout}; "
+            "convert it with to_dense()."
         )
-    return tensor
+    return value.detach()
 
 
-def _from_numpy(array: np.ndarray, name: str, kind: str) -> Tensor:
-    if array.dtype.kind == "c":
+def _check_real(name: str, dtype: Any, is_complex: bool) -> None:
+    if is_complex:
         raise TypeError(
-            f"{name}: expected real numbers, got {array.dtype}; "
+            f"{name}: expected real numbers, got {dtype}; "
             "split real and imaginary parts."
         )
+
+
+def _numpy_array(value: Any, name: str, expected: str) -> np.ndarray:
+    """Return a value as an array of real numbers, or raise if it is none."""
+    came = "None" if value is None else type(value).__name__
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # such as ragged lists
+        raise TypeError(
+            f"{name}: expected {expected}, got {came} that is no array; stack its "
+            "entries with torch.stack or numpy.stack."
+        ) from error
+    _check_real(name, array.dtype, array.dtype.kind == "c")
     if array.dtype.kind not in "fiub":
-        raise TypeError(
-            f"{name}: expected an array of numbers, got {kind} of dtype {array.dtype}."
-        )
+        of = "" if array.ndim == 0 else f" of dtype {array.dtype}"
+        raise TypeError(f"{name}: expected {expected}, got {came}{of}.")
+    return array
+
+
+def _from_numpy(array: np.ndarray, name: str) -> Tensor:
     if array.dtype.itemsize > 8 or array.dtype == np.uint64:
         # torch has neither type: they go through doubles, if that loses nothing.
         exact = array.astype(np.float64)
         if not np.array_equal(exact.astype(array.dtype), array, equal_nan=True):
             raise TypeError(_inexact(name, array.dtype))
         array = exact
-    return torch.from_numpy(np.array(array))
+    # A copy, which may be written to, in the byte order of this machine.
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
 
 
 def as_float_tensor(value: Any, name: str) -> Tensor:
@@ -71,6 +96,35 @@ def as_float_tensor(value: Any, name: str) -> Tensor:
         if bool(same.all()):
             return converted
     raise TypeError(_inexact(name, tensor.dtype))
+
+
+def as_output(value: Any, name: str, expected: str) -> Tensor:
+    """Return what a user's function returned as a tensor of floats, of any precision.
+
+    Half precision stays as it is, because the truths must be rounded alike. Numbers of
+    Python, which have no precision of their own, take that of torch.
+
+    Args:
+        value: What the function returned: an array, a number, or lists of numbers.
+        name: The argument that the function was handed in as.
+        expected: What a message says was expected where the value is no array.
+
+    Example:
+        >>> as_output([1, 2.5], "simulator", "data")
+        tensor([1.0000, 2.5000])
+        >>> as_output("1, 2.5", "simulator", "data")
+        Traceback (most recent call last):
+        ...
+        TypeError: simulator: expected data, got str.
+    """
+    tensor = as_tensor(value, name, lists=True, expected=expected)
+    if not tensor.is_floating_point():
+        return as_float_tensor(tensor, name)
+    first = value
+    while isinstance(first, (list, tuple)) and len(first):
+        first = first[0]
+    is_plain = type(first) in (int, float, bool)
+    return tensor.to(torch.get_default_dtype()) if is_plain else tensor
 
 
 def _inexact(name: str, dtype: Any) -> str:

@@ -1,6 +1,6 @@
 """The command line: ``sbi-colt demo``, ``sbi-colt report``, ``sbi-colt benchmark``.
 
-Exit codes of ``report``: 0 if no method rejects the posterior, 1 if one does, 2 for an
+Exit codes of ``report``: 0 if the posterior is not rejected, 1 if it is, 2 for an
 error, so that a script can rely on it. An error is one line; ``--debug`` shows where it
 came from.
 """
@@ -97,8 +97,11 @@ def _add_report(commands: Any) -> None:
         help="print the report for draws from any framework",
         description="Test the posterior draws in an .npz file with the arrays thetas "
         "(N, d), the true parameters, xs (N, ...), their observations, and samples "
-        "(S, N, d), the posterior draws at each x. Exit code 0: no method rejects the "
-        "posterior; 1: a method rejects it; 2: an error.",
+        "(S, N, d), the posterior draws at each x. For the data side, the file has "
+        "thetas_of_posterior (n, d), one more draw at each of the first n xs, and "
+        "replicates (M, n, ...), M data that were simulated from it; samples may then "
+        "be missing. Exit code 0: the posterior is not rejected; 1: it is rejected; 2: "
+        "an error.",
     )
     report.add_argument("draws", type=Path, help="the .npz file")
     report.add_argument(
@@ -109,8 +112,8 @@ def _add_report(commands: Any) -> None:
     )
     report.add_argument(
         "--methods",
-        default="colt,sbc,tarp,c2st",
-        help=f"comma-separated names from {', '.join(METHODS)} (default: %(default)s)",
+        help=f"comma-separated names from {', '.join(METHODS)} (default: all but "
+        "coverage; predictive if the file has replicates)",
     )
     report.add_argument("--names", help="names of the parameters, comma-separated")
     report.add_argument(
@@ -154,7 +157,8 @@ def _report(options: argparse.Namespace) -> int:
         print(f"sbi-colt: warning: {warning.message}", file=sys.stderr)
     report = diagnose_draws(
         draws,
-        methods=tuple(name.strip() for name in options.methods.split(",")),
+        methods=options.methods
+        and tuple(name.strip() for name in options.methods.split(",")),
         parameter_names=names,
         level=options.level,
         seed=options.seed,

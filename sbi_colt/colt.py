@@ -1,8 +1,14 @@
 """CoLT: train probes on some pairs, test them on others.
 
-`CoLT.fit` is the paper's Algorithm 1 and `CoLT.test` its Algorithm 2; ``run_colt`` does
-both on one set of pairs. Pairs are worked on in blocks, so that memory beyond the draws
-themselves stays small.
+`CoLT.fit` is the paper's Algorithm 1 and `CoLT.test` its Algorithm 2; `train_and_test`
+does both. Pairs are worked on in blocks, so that memory beyond the draws themselves
+stays small.
+
+*Every pair counts.* Learned probes are tested on pairs that training has not seen.
+Fixed probes learn nothing, so they are tested on the training pairs too. Given the
+training pairs, the p-value of the test pairs is uniform under the null hypothesis,
+whatever was learned. So it is independent of the p-value that the fixed probes give on
+the training pairs, and `two_halves_p_value` combines both into one exact p-value.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -28,9 +35,10 @@ from sbi_colt.probes.training import History
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
 from sbi_colt.results.local import Evidence
+from sbi_colt.stats.combine import two_halves_p_value
 from sbi_colt.stats.intervals import distance_margin
 from sbi_colt.stats.ranks import RankTable
-from sbi_colt.stats.redraw import combined_p_value
+from sbi_colt.stats.redraw import combined_p_value, redraw_statistics
 from sbi_colt.stats.uniformity import (
     ks_p_value,
     ks_statistic,
@@ -38,12 +46,13 @@ from sbi_colt.stats.uniformity import (
     worst_ball,
 )
 
-__all__ = ["CoLT"]
+__all__ = ["CoLT", "train_and_test"]
 
 _FORMAT = "sbi_colt.CoLT/2"
 # Members of each training bag that tell how much of q the worst ball holds.
 _NUM_BALL_MEMBERS = 201
 _BLOCK = 2**16  # members that are scored at once
+_NUM_CHANCE = 99  # re-drawings that tell how large a distance chance makes
 
 
 class CoLT:
@@ -166,6 +175,12 @@ class CoLT:
             _, table = _rank_all(self.probes, (), draws, truth, scales, generator)
             assert table is not None
             p_value = self._p_value(table, truth, generator)
+            chance = redraw_statistics(
+                table,
+                lambda ranks: ks_statistic(ranks).amax(dim=-1),
+                _NUM_CHANCE,
+                generator_from(self.seed, "chance", digest(draws.thetas)),
+            )
             probes = self._probe_results(table.take(truth))
             leading = max(range(len(probes)), key=lambda i: probes[i].statistic)
             embed = self._embed(scales)
@@ -185,6 +200,7 @@ class CoLT:
             statistic=probes[leading].statistic,
             distance=probes[leading].distance,
             distance_lower=probes[leading].distance_lower,
+            chance_distance=float(chance.median()),
             ranks=probes[leading].ranks,
             probes=probes,
             num_train=self.num_train,
@@ -332,6 +348,31 @@ class CoLT:
                 f"shape {expected[1]}, got {got[0]} and {got[1]}."
             )
         return self.scales
+
+
+def train_and_test(
+    train: Draws,
+    test: Draws,
+    *,
+    config: CoLTConfig,
+    seed: int,
+    device: str | torch.device,
+    show_progress_bar: bool,
+) -> CoLTResult:
+    """Train on some pairs and test on others, with one p-value of all pairs.
+
+    The arguments are those of `sbi_colt.run_colt`.
+    """
+    colt = CoLT(config, seed=seed, device=device)
+    result = colt.fit(train, show_progress_bar=show_progress_bar).test(test)
+    training = colt.training_p_value
+    if training is None:
+        return result
+    return replace(
+        result,
+        p_value=two_halves_p_value(result.test_p_value, training),
+        training_p_value=training,
+    )
 
 
 def prepare(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
@@ -18,8 +17,8 @@ from sbi_colt.draws import Draws
 from sbi_colt.report.comparison import ComparisonReport
 from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.sampling.draw import draw_at_pairs, run_seed
-from sbi_colt.sampling.pairs import make_pairs
+from sbi_colt.sampling.draw import make_draws, run_seed
+from sbi_colt.sampling.pairs import find_simulator, make_pairs
 from sbi_colt.stats.paired import Regions, closer_p_value
 
 __all__ = ["compare"]
@@ -34,7 +33,7 @@ def compare(
     xs: Any = None,
     num_simulations: int = 1000,
     num_posterior_samples: int = 500,
-    methods: Sequence[str | Callable] = ("colt", "sbc", "tarp", "c2st"),
+    methods: Sequence[str | Callable] | None = None,
     config: CoLTConfig | None = None,
     level: float = 0.05,
     parameter_names: Sequence[str] | None = None,
@@ -43,15 +42,19 @@ def compare(
     num_workers: int = 1,
     show_progress_bar: bool = True,
     checkpoint: str | os.PathLike | None = None,
+    num_replicates: int = 9,
+    num_replicated_pairs: int | None = None,
     **sampling: Any,
 ) -> ComparisonReport:
     """Test several posteriors on the same simulations, with the same seeds.
 
     They are ranked by their distances D = max_p sup_u |F_p(u) − u|
-    (`CoLTResult.distance`): the largest difference, over all regions that the probes
-    looked at, between the share of true parameters and the share of posterior draws in
-    the region. Whether one posterior is closer than another is tested at regions that
-    were fixed before the test pairs were seen (`sbi_colt.stats.paired`).
+    (`DiagnosticReport.distance`): the largest difference, over all regions that the
+    probes looked at, between the share of true parameters (or observations) and the
+    share of posterior draws (or replicates) in the region. Whether one posterior is
+    closer than another is tested on each side, at regions that were fixed before the
+    test pairs were seen (`sbi_colt.stats.paired`). Pairs are shared; replicates are
+    made for each posterior.
 
     Args:
         posteriors: Posteriors by name, at least two, as in `diagnose`.
@@ -62,7 +65,7 @@ def compare(
         xs: Their observations, with shape ``(N, …)``.
         num_simulations: Pairs to simulate, with ``prior`` and ``simulator``.
         num_posterior_samples: Draws per x.
-        methods: As in `diagnose`; ``"colt"`` must be among them.
+        methods: As in `diagnose`; ``"colt"`` or ``"predictive"`` must be among them.
         config: Settings of CoLT.
         level: Level of each posterior's verdict, and of all comparisons together.
         parameter_names: Names of the parameters.
@@ -71,6 +74,9 @@ def compare(
         num_workers: Processes for simulators and samplers that take one at a time.
         show_progress_bar: Whether to show progress.
         checkpoint: A folder that keeps the draws; each posterior has a folder in it.
+        num_replicates: Simulations from each posterior draw on the data side; 0 for no
+            data side.
+        num_replicated_pairs: Pairs that have replicates, as in `diagnose`.
         **sampling: Further options of `draw_posterior_samples`.
 
     Returns:
@@ -98,36 +104,34 @@ def compare(
         ... )
         >>> list(comparison.reports)
         ['exact', 'wide']
-        >>> comparison.closer["exact", "wide"] < 0.05
+        >>> comparison.closer["colt", "exact", "wide"] < 0.05
         True
     """
     # One folder for each posterior; the first has the seed of the run.
     seed = run_seed(seed, None if checkpoint is None else Path(checkpoint) / "0")
     _check_posteriors(posteriors)
-    check_options(methods, level)
+    has_data_side = simulator is not None and num_replicates != 0
+    runs = check_options(methods, level, has_data_side=has_data_side)
     device = checked_device(device)
-    if "colt" not in methods:
-        raise ValueError(f"methods: expected 'colt' among them, got {methods!r}.")
-    thetas, xs = make_pairs(
+    if not {"colt", "predictive"} & set(runs):
+        raise ValueError(
+            f"methods: expected 'colt' or 'predictive' among them, got {methods!r}."
+        )
+    draws, seconds = draw_for_each(
+        posteriors,
         prior,
         simulator,
         thetas,
         xs,
         num_simulations,
-        seed=seed,
-        num_workers=num_workers,
-        show_progress_bar=show_progress_bar,
-    )
-    draws, seconds = _draw_for_each(
-        posteriors,
-        thetas,
-        xs,
         num_posterior_samples,
         checkpoint,
         seed=seed,
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
         device=device,
+        num_replicates=num_replicates if "predictive" in runs else 0,
+        num_replicated_pairs=num_replicated_pairs,
         **sampling,
     )
     reports = {
@@ -147,56 +151,77 @@ def compare(
     return _rank(reports, level)
 
 
-def _draw_for_each(
+def draw_for_each(
     posteriors: Mapping[str, Any],
+    prior: Any,
+    simulator: Any,
     thetas: Any,
     xs: Any,
+    num_simulations: int,
     num_posterior_samples: int,
     checkpoint: str | os.PathLike | None,
     **options: Any,
 ) -> tuple[dict[str, Draws], dict[str, float]]:
-    """Return draws of each posterior at the pairs that all have, and the seconds."""
+    """Return draws of each posterior at the pairs that all have, and the seconds.
+
+    Every posterior gets the same call of `make_draws`, with the same seed; the first
+    one simulates the pairs.
+    """
     draws: dict[str, Draws] = {}
     seconds: dict[str, float] = {}
     vouched = options.pop("checkpoint_name", None)
+    known = find_simulator(simulator, prior, thetas, options["seed"])
+    common = {k: options[k] for k in ("seed", "num_workers", "show_progress_bar")}
+    thetas, xs = make_pairs(prior, known, thetas, xs, num_simulations, **common)
     for number, (name, posterior) in enumerate(posteriors.items()):
-        start = time.perf_counter()
         if vouched is not None:  # for each posterior by its own name
             options["checkpoint_name"] = f"{vouched}: {name}"
-        draws[name] = draw_at_pairs(
+        draws[name], spent = make_draws(
             posterior,
+            None,
+            known,
             thetas,
             xs,
+            num_simulations,
             num_posterior_samples,
             checkpoint=None if checkpoint is None else Path(checkpoint) / str(number),
             **options,
         )
-        seconds[name] = time.perf_counter() - start
+        seconds[name] = sum(spent.values())
     shared = torch.stack([own.mask for own in draws.values()]).all(dim=0)
-    return {name: own.select(shared[own.index]) for name, own in draws.items()}, seconds
+    selected = {
+        name: own.select(shared[own.index]).with_predictive(own.predictive)
+        for name, own in draws.items()
+    }
+    return selected, seconds
 
 
 def _rank(reports: Mapping[str, DiagnosticReport], level: float) -> ComparisonReport:
     """Return the comparison, with the smallest distance first."""
-    colts = {name: report["colt"] for name, report in reports.items()}
-    ranked = sorted(colts, key=lambda name: colts[name].distance)
+    ranked = sorted(reports, key=lambda name: reports[name].distance or 0.0)
+    sides = next(iter(reports.values())).sides
     return ComparisonReport(
         reports={name: reports[name] for name in ranked},
         closer={
-            (a, b): _closer(colts[a], colts[b]) for a, b in permutations(ranked, 2)
+            (side, a, b): _closer(reports[a].sides[side], reports[b].sides[side])
+            for side in sides
+            for a, b in permutations(ranked, 2)
         },
         level=level,
     )
 
 
 def _closer(first: CoLTResult, second: CoLTResult) -> float:
-    assert torch.equal(first.index, second.index)  # the same test pairs, in order
-    return closer_p_value(_regions(first), _regions(second))
+    """Compare two results at the test pairs that both have, in one order."""
+    at = {int(i): place for place, i in enumerate(second.index)}
+    here = [place for place, i in enumerate(first.index) if int(i) in at]
+    there = [at[int(first.index[place])] for place in here]
+    return closer_p_value(_regions(first, here), _regions(second, there))
 
 
-def _regions(result: CoLTResult) -> Regions:
+def _regions(result: CoLTResult, pairs: list[int]) -> Regions:
     return Regions(
-        torch.stack([probe.ranks for probe in result.probes]),
+        torch.stack([probe.ranks for probe in result.probes])[:, pairs],
         [probe.mass_q for probe in result.probes],
         [probe.sign for probe in result.probes],
     )

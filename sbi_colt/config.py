@@ -24,6 +24,8 @@ class CoLTConfig:
     Args:
         probes: Names in ``sbi_colt.probes.PROBES``, where each probe's file says what
             it looks at. Several probes are combined into one exact p-value.
+        data_probes: Probes of the data side (`sbi_colt.predictive`), where observations
+            are compared with replicates.
         settings: Settings of single probes, by name. The learned ball's are how it is
             trained and the size of its networks, for example
             ``{"ball": {"max_epochs": 50, "num_hidden": 128}}``; see
@@ -59,6 +61,12 @@ class CoLTConfig:
         "axes",
         "ball",
     )
+    data_probes: tuple[str, ...] = (
+        "data-energy",
+        "data-distance",
+        "logit",
+        "data-drift",
+    )
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     embedding_net: nn.Module | None = None
     embedding: nn.Module | Callable[[Tensor], Tensor] | None = None
@@ -83,16 +91,10 @@ class CoLTConfig:
             object.__setattr__(self, name, float(value))
 
     def _check_probes(self) -> None:
-        if not isinstance(self.probes, (tuple, list)) or not self.probes:
-            raise ValueError(
-                f"probes: expected a tuple of names, got {self.probes!r}; "
-                f"known names are {', '.join(PROBES)}."
-            )
-        probes = tuple(self.probes)
+        probes = _checked_probes("probes", self.probes)
+        data_probes = _checked_probes("data_probes", self.data_probes)
         if self.embedding is not None and _CUSTOM not in probes:
             probes = (*probes, _CUSTOM)
-        if len(set(probes)) < len(probes):
-            raise ValueError(f"probes: expected distinct names, got {list(probes)}.")
         if _CUSTOM in probes and self.embedding is None:
             raise ValueError(
                 "embedding: the probe 'custom' needs your own φ, "
@@ -103,22 +105,39 @@ class CoLTConfig:
                 'settings: expected a dict such as {"ball": {"max_epochs": 50}}, got '
                 f"{self.settings!r}."
             )
-        unknown = [name for name in self.settings if name not in probes]
+        known = dict.fromkeys((*probes, *data_probes))
+        unknown = [name for name in self.settings if name not in known]
         if unknown:
             raise ValueError(
-                f"settings: {unknown[0]!r} is not among the probes {', '.join(probes)}."
+                f"settings: {unknown[0]!r} is not among the probes {', '.join(known)}."
             )
         settings = {
             name: {key: _plain(value) for key, value in own.items()}
             for name, own in self.settings.items()
         }
         object.__setattr__(self, "probes", probes)
+        object.__setattr__(self, "data_probes", data_probes)
         object.__setattr__(self, "settings", settings)
-        self.make_probes()  # raises for unknown names and wrong settings
+        for name in known:
+            make_probe(name, settings.get(name, {}))  # raises where one is wrong
 
     def make_probes(self) -> list[Probe]:
         """Return the probes, before they are prepared for data."""
         return [make_probe(name, self.settings.get(name, {})) for name in self.probes]
+
+    def for_data(self) -> CoLTConfig:
+        """Return the configuration of the data side.
+
+        The condition is a parameter there, so that the networks for x do not fit.
+        """
+        own = {name: s for name, s in self.settings.items() if name in self.data_probes}
+        return replace(
+            self,
+            probes=self.data_probes,
+            settings=own,
+            embedding_net=None,
+            embedding=None,
+        )
 
     @classmethod
     def paper(
@@ -166,6 +185,7 @@ class CoLTConfig:
         """Return a JSON-ready dict; networks are named, not stored."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         plain["probes"] = list(self.probes)
+        plain["data_probes"] = list(self.data_probes)
         for name in ("embedding_net", "embedding"):
             value = getattr(self, name)
             plain[name] = None if value is None else type(value).__name__
@@ -188,6 +208,17 @@ class CoLTConfig:
                     "of your own are not stored, pass them to load."
                 )
         return cls(**{**plain, **given})
+
+
+def _checked_probes(argument: str, probes: Any) -> tuple[str, ...]:
+    if not isinstance(probes, (tuple, list)) or not probes:
+        raise ValueError(
+            f"{argument}: expected a tuple of names, got {probes!r}; "
+            f"known names are {', '.join(PROBES)}."
+        )
+    if len(set(probes)) < len(probes):
+        raise ValueError(f"{argument}: expected distinct names, got {list(probes)}.")
+    return tuple(probes)
 
 
 def _plain(value: Any) -> Any:

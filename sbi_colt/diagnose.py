@@ -9,19 +9,18 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from sbi_colt.checks import check_number
+from sbi_colt.checks import check_integer, check_number
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
 from sbi_colt.randomness import resolve_seed
-from sbi_colt.report.diagnostic import Cost, DiagnosticReport
+from sbi_colt.report.diagnostic import Cost, DiagnosticReport, overall_p_value
 from sbi_colt.report.findings import find
 from sbi_colt.report.trends import find_trend
 from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.finding import Finding, Trend
 from sbi_colt.sampling.draw import make_draws, run_seed
-from sbi_colt.stats.combine import holm
 
 __all__ = ["check_options", "diagnose", "diagnose_draws"]
 
@@ -35,7 +34,7 @@ def diagnose(
     xs: Any = None,
     num_simulations: int = 1000,
     num_posterior_samples: int = 500,
-    methods: Sequence[str | Callable] = ("colt", "sbc", "tarp", "c2st"),
+    methods: Sequence[str | Callable] | None = None,
     config: CoLTConfig | None = None,
     level: float = 0.05,
     parameter_names: Sequence[str] | None = None,
@@ -43,39 +42,50 @@ def diagnose(
     device: str | torch.device = "cpu",
     num_workers: int = 1,
     show_progress_bar: bool = True,
+    num_replicates: int = 9,
+    num_replicated_pairs: int | None = None,
     **sampling: Any,
 ) -> DiagnosticReport:
-    """Test a posterior with CoLT beside SBC, TARP and C2ST, on the same draws.
+    """Test a posterior with CoLT on both sides, beside SBC, TARP and C2ST.
 
-    Pairs (θ*, x) come from the prior and the simulator, draws θ^1, …, θ^S from the
-    posterior q(θ | x). If q is right, θ* is one more draw from q at its x; each method
-    tests that in its own way. `DiagnosticReport` combines their p-values into one
-    verdict.
+    *Parameters.* Pairs (θ*, x) come from the prior and the simulator, draws θ^1, …, θ^S
+    from the posterior q(θ | x). If q is right, θ* is one more draw from q at its x.
+    *Data* (`sbi_colt.predictive`, if there is a simulator). At some of the pairs, one
+    draw θ' of q is simulated again: if q is right, x is one more simulation from θ'.
+    The verdict is one exact p-value of both sides, ``report.p_value``; the other
+    methods stand beside it.
 
     Args:
         posterior: The posterior to test: any sbi posterior, a callable, or an object
             with a ``sample`` method; see `draw_posterior_samples`.
         prior: Prior, to simulate pairs from together with ``simulator``.
-        simulator: Simulator of x given θ.
+        simulator: Simulator of x given θ, for pairs and for replicates.
         thetas: True parameters of pairs that are already simulated, with shape
             ``(N, d)``. The posterior must not have been trained on them.
         xs: Their observations, with shape ``(N, …)``.
         num_simulations: Number of pairs to simulate with ``prior`` and ``simulator``.
         num_posterior_samples: Draws per x.
-        methods: Names (``"colt"``, ``"sbc"``, ``"tarp"``, ``"c2st"``, ``"coverage"``),
-            functions of your own, or pairs of a name and a function, such as
-            ``("tarp at 0", partial(tarp, references=zeros))``. A function goes from
-            `Draws` to a `TestResult`, a dict with ``p_value`` and ``statistic``, or a
-            p-value.
+        methods: Names (``"colt"``, ``"predictive"``, ``"sbc"``, ``"tarp"``,
+            ``"c2st"``, ``"coverage"``), functions of your own, or pairs of a name and a
+            function, such as ``("tarp at 0", partial(tarp, references=zeros))``. A
+            function goes from `Draws` to a `TestResult`, a dict with ``p_value`` and
+            ``statistic``, or a p-value. The default is all but coverage;
+            ``"predictive"`` only where there is a simulator. With
+            ``methods=("predictive",)`` one posterior draw per x is enough, which is
+            for samplers that take seconds a draw.
         config: Settings of CoLT.
-        level: Level of the verdict. Holm's adjustment makes the chance that any method
-            rejects a correct posterior at most this.
+        level: Level of the verdict: a correct posterior is rejected with at most this
+            probability.
         parameter_names: Names of the parameters, used everywhere.
         seed: Seed of everything.
         device: Device to train and test on.
         num_workers: Number of processes for simulators and samplers that handle one
             input at a time.
         show_progress_bar: Whether to show progress.
+        num_replicates: Simulations from each θ' on the data side, M; 0 for no data
+            side. They come on top of ``num_simulations``.
+        num_replicated_pairs: Pairs that have replicates; by default a tenth of all
+            pairs, and at least 50: 900 more simulations for 1000 pairs.
         **sampling: Further options of `draw_posterior_samples`, such as
             ``max_sampling_time`` and ``checkpoint``.
 
@@ -109,7 +119,9 @@ def diagnose(
         ['colt', 'sbc', 'tarp']
     """
     seed = run_seed(seed, sampling.get("checkpoint"))
-    check_options(methods, level)
+    check_integer("num_posterior_samples", num_posterior_samples, least=1)
+    has_data_side = simulator is not None and num_replicates != 0
+    runs = check_options(methods, level, has_data_side=has_data_side)
     if parameter_names is not None and getattr(thetas, "ndim", 0) == 2:
         _checked_names(parameter_names, thetas.shape[1])  # before the work begins
     draws, seconds = make_draws(
@@ -119,30 +131,23 @@ def diagnose(
         thetas,
         xs,
         num_simulations,
-        num_posterior_samples,
+        0 if set(runs) == {"predictive"} else num_posterior_samples,
         seed=seed,
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
         device=device,
+        num_replicates=num_replicates if "predictive" in runs else 0,
+        num_replicated_pairs=num_replicated_pairs,
         **sampling,
     )
-    return diagnose_draws(
-        draws,
-        methods=methods,
-        config=config,
-        level=level,
-        parameter_names=parameter_names,
-        seed=seed,
-        device=device,
-        show_progress_bar=show_progress_bar,
-        seconds=seconds,
-    )
+    settings = MethodSettings(config or CoLTConfig(), seed, device, show_progress_bar)
+    return _report(draws, runs, settings, level, parameter_names, seconds)
 
 
 def diagnose_draws(
     draws: Draws,
     *,
-    methods: Sequence[str | Callable] = ("colt", "sbc", "tarp", "c2st"),
+    methods: Sequence[str | Callable] | None = None,
     config: CoLTConfig | None = None,
     level: float = 0.05,
     parameter_names: Sequence[str] | None = None,
@@ -154,7 +159,7 @@ def diagnose_draws(
     """Return the report for draws from anywhere; the arguments are `diagnose`'s.
 
     Args:
-        draws: Pairs with their posterior draws.
+        draws: Pairs with their posterior draws, and replicates if there are any.
         methods: Methods to run.
         config: Settings of CoLT.
         level: Level of the verdict.
@@ -165,16 +170,34 @@ def diagnose_draws(
         seconds: Seconds that simulation and sampling took, by step; they count among
             the report's costs.
     """
-    runs = check_options(methods, level)
+    runs = check_options(
+        methods,
+        level,
+        has_data_side=draws.predictive is not None,
+        has_samples=draws.num_posterior_samples > 0,
+    )
+    settings = MethodSettings(
+        config or CoLTConfig(), resolve_seed(seed), device, show_progress_bar
+    )
+    return _report(draws, runs, settings, level, parameter_names, seconds or {})
+
+
+def _report(
+    draws: Draws,
+    methods: Mapping[str, Method],
+    settings: MethodSettings,
+    level: float,
+    parameter_names: Sequence[str] | None,
+    seconds: Mapping[str, float],
+) -> DiagnosticReport:
+    """Run the methods on draws, and return the report."""
     names = _checked_names(parameter_names, draws.dim)
-    seed = resolve_seed(seed)
-    draws = draws.to(device)
-    settings = MethodSettings(config or CoLTConfig(), seed, device, show_progress_bar)
-    results, spent = _run_methods(draws, runs, settings)
+    draws = draws.to(settings.device)
+    results, spent = _run_methods(draws, methods, settings)
     findings, trend = (), None
-    if min(holm([result.p_value for result in results.values()])) <= level:
+    if overall_p_value(results) <= level and draws.num_posterior_samples:
         start = time.perf_counter()
-        findings, trend = _explain(draws, results, level, seed)
+        findings, trend = _explain(draws, results, level, settings.seed)
         spent["findings"] = time.perf_counter() - start
     return DiagnosticReport(
         results=results,
@@ -182,11 +205,10 @@ def diagnose_draws(
         findings=findings,
         trend=trend,
         names=names,
-        cost=Cost(
-            len(draws), draws.num_posterior_samples, {**(seconds or {}), **spent}
-        ),
-        seed=seed,
+        cost=Cost(len(draws), draws.num_posterior_samples, {**seconds, **spent}),
+        seed=settings.seed,
         x_shape=tuple(draws.xs.shape[1:]),
+        replicates=draws.predictive if "predictive" in results else None,
     )
 
 
@@ -236,7 +258,15 @@ def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def check_options(methods: Sequence[str | Callable], level: float) -> dict[str, Method]:
+def check_options(
+    methods: Sequence[str | Callable] | None,
+    level: float,
+    *,
+    has_data_side: bool,
+    has_samples: bool = True,
+) -> dict[str, Method]:
     """Return the methods by name; raise where methods or level cannot be used."""
     check_number("level", level, "a number in (0, 1)", lambda v: 0 < v < 1)
-    return resolve_methods(methods)
+    return resolve_methods(
+        methods, has_data_side=has_data_side, has_samples=has_samples
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,11 +18,12 @@ from sbi_colt.files import atomic_write
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, generator_from, resolve_seed
 
-__all__ = ["Draws", "clean_pairs", "shuffle_draws"]
+__all__ = ["Draws", "clean_pairs", "make_predictive", "shuffle_draws"]
 
 _SHUFFLED_AT_ONCE = 2**16  # draws
 # Numbers in one block of bags: 2**20 doubles are 8 MiB.
 _BLOCK = 2**20
+_DATA_SIDE = {"replicates", "thetas_of_posterior"}  # arrays in a file
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,10 @@ class Draws:
     Args:
         thetas: True parameters θ ~ p(θ | x), with shape ``(N, d)``; torch or NumPy.
         xs: Observations, with shape ``(N, …)``.
-        samples: Independent draws from q(θ | x), with shape ``(S, N, d)``.
+        samples: Independent draws from q(θ | x), with shape ``(S, N, d)``. `None`, kept
+            as S = 0, where only the data side is wanted.
+        predictive: The data side, or `None`: draws with the roles swapped, made by
+            `make_predictive`. Splits and selections do not keep it.
         mask: For internal use, with ``index``: draws that were checked before.
         index: For internal use.
         keys: For internal use: fingerprints of the pairs.
@@ -62,6 +66,7 @@ class Draws:
     thetas: Tensor
     xs: Tensor
     samples: Tensor
+    predictive: Draws | None = field(default=None, kw_only=True)
     mask: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
     index: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
     keys: Tensor | None = field(default=None, kw_only=True)
@@ -70,11 +75,14 @@ class Draws:
     def __post_init__(self, shuffle: bool):
         if len(self.index):
             return  # made from draws that were checked
-        thetas, samples = in_one_precision(
-            self.thetas, "thetas", self.samples, "samples"
-        )
+        thetas, samples = self.thetas, self.samples
+        if samples is not None:
+            thetas, samples = in_one_precision(thetas, "thetas", samples, "samples")
         thetas, xs, mask = clean_pairs(thetas, self.xs, stacklevel=4)
-        _check_samples(samples, num_pairs=len(mask), dim=thetas.shape[1])
+        if samples is None:
+            samples = thetas.new_zeros((0, len(mask), thetas.shape[1]))
+        else:
+            _check_samples(samples, num_pairs=len(mask), dim=thetas.shape[1])
         samples = samples.to(thetas.device)
         if shuffle or not mask.all():
             samples = samples[:, mask]  # a copy
@@ -98,7 +106,9 @@ class Draws:
         return (
             f"Draws(num_pairs={len(self)}, "
             f"num_posterior_samples={self.num_posterior_samples}, dim={self.dim}, "
-            f"x_shape={tuple(self.xs.shape[1:])})"
+            f"x_shape={tuple(self.xs.shape[1:])}"
+            + ("" if self.predictive is None else f", predictive={self.predictive}")
+            + ")"
         )
 
     @property
@@ -118,6 +128,44 @@ class Draws:
             self.thetas.to(device),
             self.xs.to(device),
             self.samples.to(device),
+            predictive=self.predictive and self.predictive.to(device),
+            mask=self.mask,
+            index=self.index,
+            keys=self.keys,
+        )
+
+    def with_predictive(self, predictive: Draws | None) -> Draws:
+        """Return the same draws with a data side, or without one."""
+        return Draws(
+            self.thetas,
+            self.xs,
+            self.samples,
+            predictive=predictive,
+            mask=self.mask,
+            index=self.index,
+            keys=self.keys,
+        )
+
+    def map_bags(
+        self, function: Callable[[Tensor], Tensor], generator: torch.Generator
+    ) -> Draws:
+        """Return the same pairs with all members of their bags mapped.
+
+        Args:
+            function: A function from bags ``(N, K + 1, d)`` to ``(N, K + 1, e)`` that
+                treats all members of a bag alike.
+            generator: CPU generator of the place of the truth in each bag, which the
+                function does not know.
+        """
+        truth = self.place_truths(generator)
+        members = function(self.bags(truth))
+        rows = torch.arange(len(self), device=members.device)
+        thetas = members[rows, truth]
+        members[rows, truth] = members[:, 0]
+        return Draws(
+            thetas,
+            self.xs,
+            members[:, 1:].transpose(0, 1),
             mask=self.mask,
             index=self.index,
             keys=self.keys,
@@ -198,16 +246,29 @@ class Draws:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the draws to an ``.npz`` file, without pickle."""
-        arrays = {
-            name: getattr(self, name).detach().cpu().numpy()
-            for name in ("thetas", "xs", "samples")
+        tensors = {"thetas": self.thetas, "xs": self.xs, "samples": self.samples}
+        if self.num_posterior_samples == 0:
+            del tensors["samples"]
+        if (data := self.predictive) is not None:
+            shape = (len(data), *self.xs.shape[1:])
+            tensors["replicated_xs"] = data.thetas.reshape(shape)
+            tensors["replicates"] = data.samples.reshape(-1, *shape)
+            tensors["thetas_of_posterior"] = data.xs
+        arrays: dict[str, Any] = {
+            name: value.detach().cpu().numpy() for name, value in tensors.items()
         }
         with atomic_write(path, "wb") as file:
             np.savez_compressed(file, shuffled=True, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Draws:
-        """Read draws from an ``.npz`` file with ``thetas``, ``xs`` and ``samples``."""
+        """Read draws from an ``.npz`` file.
+
+        It has ``thetas (N, d)``, ``xs (N, …)`` and ``samples (S, N, d)``. For the data
+        side it has ``replicates (M, n, …)`` and ``thetas_of_posterior (n, d)``, which
+        belong to the first n xs, or to ``replicated_xs (n, …)`` where that is there;
+        ``samples`` is then optional.
+        """
         try:
             with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
@@ -218,24 +279,90 @@ class Draws:
                 f"{path}: expected an .npz file with thetas, xs and samples "
                 "(numpy.savez or Draws.save)."
             ) from error
-        missing = {"thetas", "xs", "samples"} - set(arrays)
+        has_data_side = bool(_DATA_SIDE & set(arrays))
+        expected = {"thetas", "xs"} | (_DATA_SIDE if has_data_side else {"samples"})
+        missing = expected - set(arrays)
         if missing:
             raise ValueError(
-                f"{path}: expected arrays thetas, xs and samples, "
+                f"{path}: expected arrays {', '.join(sorted(expected))}, "
                 f"missing {', '.join(sorted(missing))}."
             )
-        return cls(
+        shuffle = not arrays.get("shuffled", False)
+        draws = cls(
             arrays["thetas"],
             arrays["xs"],
-            arrays["samples"],
-            shuffle=not arrays.get("shuffled", False),
+            cast(Tensor, arrays.get("samples")),
+            shuffle=shuffle,
         )
+        if not has_data_side:
+            return draws
+        chosen = arrays["thetas_of_posterior"]
+        return draws.with_predictive(
+            make_predictive(
+                arrays.get("replicated_xs", arrays["xs"][: len(chosen)]),
+                chosen,
+                arrays["replicates"],
+                shuffle=shuffle,
+            )
+        )
+
+
+def make_predictive(
+    xs: Any, thetas: Any, replicates: Any, *, shuffle: bool = True
+) -> Draws:
+    """Return the data side: bags of data, with parameters as the condition.
+
+    At each x there is one draw θ' from q(θ | x) and M replicates x' from p(x | θ'). If
+    q is right, (θ', x) is a pair like any other, so x and its replicates are
+    exchangeable: a bag in which x plays the part of the true parameter, and θ' that of
+    the observation. Data are flattened.
+
+    Args:
+        xs: Observations, with shape ``(n, …)``.
+        thetas: One draw θ' of the posterior at each x, with shape ``(n, d)``. It must
+            not be one of the draws that the parameter side looks at, but it may be a
+            random member of the whole bag, true parameter included.
+        replicates: Data simulated from θ', with shape ``(M, n, …)``.
+        shuffle: Whether to shuffle the replicates at each x.
+
+    Raises:
+        ValueError: Shapes do not fit, or the simulator has no randomness of its own.
+    """
+    xs, replicates = in_one_precision(xs, "xs", replicates, "replicates")
+    expected = ", ".join(map(str, ("M", *xs.shape)))
+    if replicates.ndim < 2 or replicates.shape[1:] != xs.shape or not len(replicates):
+        raise ValueError(
+            f"replicates: expected shape ({expected}) with M >= 1, as xs has shape "
+            f"{tuple(xs.shape)}, got {tuple(replicates.shape)}."
+        )
+    thetas = as_float_tensor(thetas, "thetas_of_posterior")
+    if thetas.ndim != 2 or len(thetas) != len(xs):
+        raise ValueError(
+            f"thetas_of_posterior: expected shape ({len(xs)}, d), one draw for each x "
+            f"that has replicates, got {tuple(thetas.shape)}."
+        )
+    for name, values in (
+        ("thetas_of_posterior", thetas),
+        ("xs", xs),
+        ("replicates", replicates),
+    ):
+        check_finite(values, name)
+    other = replicates[1] if len(replicates) > 1 else xs
+    if torch.equal(replicates[0], other):
+        raise ValueError(
+            "replicates: two simulations from the same parameters are identical at "
+            "every x. A simulator that sets a random seed itself, or that has no "
+            "randomness, cannot be checked against its own data: remove the seed from "
+            "the simulator, or leave the data side out (num_replicates=0)."
+        )
+    flat = replicates.reshape(*replicates.shape[:2], -1)
+    return Draws(xs.reshape(len(xs), -1), thetas, flat, shuffle=shuffle)
 
 
 def shuffle_draws(samples: Tensor, generator: torch.Generator) -> None:
     """Shuffle the draws of each x in place, a few xs at a time to save memory."""
     num_samples, num_xs, _ = samples.shape
-    step = max(1, _SHUFFLED_AT_ONCE // num_samples)
+    step = max(1, _SHUFFLED_AT_ONCE // max(1, num_samples))
     for start in range(0, num_xs, step):
         part = samples[:, start : start + step]
         order = torch.rand(part.shape[:2], generator=generator).argsort(dim=0)

@@ -17,12 +17,23 @@ import torch
 from sbi_colt.baselines import c2st, coverage, sbc, tarp
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
+from sbi_colt.predictive import predictive
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.run_colt import colt_on_draws
 
-__all__ = ["METHODS", "Method", "MethodSettings", "Result", "resolve_methods"]
+__all__ = [
+    "DEFAULT",
+    "METHODS",
+    "Method",
+    "MethodSettings",
+    "Result",
+    "resolve_methods",
+]
+
+# What a report has if nothing else is asked for. "predictive" needs replicates.
+DEFAULT = ("colt", "predictive", "sbc", "tarp", "c2st")
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,7 @@ Method = Callable[[Draws, MethodSettings], Result]
 
 METHODS: dict[str, Method] = {
     "colt": lambda draws, settings: colt_on_draws(draws, **vars(settings)),
+    "predictive": lambda draws, settings: predictive(draws, **vars(settings)),
     "sbc": lambda draws, settings: sbc(draws, seed=settings.seed),
     "tarp": lambda draws, settings: tarp(draws, seed=settings.seed),
     "coverage": lambda draws, settings: coverage(draws, seed=settings.seed),
@@ -62,8 +74,25 @@ def _own_method(name: str, function: Callable) -> Method:
     return run
 
 
-def resolve_methods(methods: Sequence[str | Callable]) -> dict[str, Method]:
-    """Return the methods by name; functions of the user's own are wrapped."""
+def resolve_methods(
+    methods: Sequence[str | Callable] | None,
+    *,
+    has_data_side: bool,
+    has_samples: bool = True,
+) -> dict[str, Method]:
+    """Return the methods by name; functions of the user's own are wrapped.
+
+    Args:
+        methods: What the user asked for; `None` for all of `DEFAULT` that can be run.
+        has_data_side: Whether there are replicates, or a simulator to make them.
+        has_samples: Whether there are posterior draws, or a posterior to make them.
+    """
+    if methods is None:
+        methods = [
+            name
+            for name in DEFAULT
+            if (has_data_side if name == "predictive" else has_samples)
+        ]
     if isinstance(methods, str) or callable(methods):
         methods = (methods,)
     runs: dict[str, Method] = {}
@@ -97,6 +126,16 @@ def resolve_methods(methods: Sequence[str | Callable]) -> dict[str, Method]:
         runs[name] = METHODS[name] if function is None else _own_method(name, function)
     if not runs:
         raise ValueError(f"methods: expected at least one of {', '.join(METHODS)}.")
+    if "predictive" in runs and not has_data_side:
+        raise ValueError(
+            'methods: "predictive" compares x with replicates, which need a simulator: '
+            "hand in simulator=… with num_replicates >= 1, or replicates in the file."
+        )
+    if not has_samples and set(runs) != {"predictive"}:
+        raise ValueError(
+            "methods: there are no posterior draws (samples), so only "
+            f'methods=("predictive",) can be run, got {", ".join(runs)}.'
+        )
     return runs
 
 

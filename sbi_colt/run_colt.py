@@ -2,28 +2,22 @@
 
 `run_colt` has the calling convention of sbi's `run_sbc` and `run_tarp`;
 `colt_on_draws` starts from draws that were made before.
-
-*Every pair counts.* Learned probes are tested on pairs that training has not seen.
-Fixed probes learn nothing, so they are tested on the training pairs too. Given the
-training pairs, the p-value of the test pairs is uniform under the null hypothesis,
-whatever was learned. So it is independent of the p-value that the fixed probes give on
-the training pairs, and `two_halves_p_value` combines both into one exact p-value.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from sbi_colt.colt import CoLT
+from sbi_colt.checks import check_integer
+from sbi_colt.colt import CoLT, train_and_test
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
+from sbi_colt.predictive import predictive
 from sbi_colt.randomness import resolve_seed
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.draw import make_draws, run_seed
-from sbi_colt.stats.combine import two_halves_p_value
 
 __all__ = ["check_colt", "colt_on_draws", "run_colt"]
 
@@ -43,12 +37,19 @@ def run_colt(
     config: CoLTConfig | None = None,
     seed: int | None = None,
     device: str | torch.device = "cpu",
+    simulator: Any = None,
+    num_replicates: int = 9,
+    num_replicated_pairs: int | None = None,
     **sampling: Any,
 ) -> CoLTResult:
     """Test a posterior with CoLT, in the calling convention of sbi's `run_sbc`.
 
     Posterior draws are made for every x; ``config.train_fraction`` of the pairs train
     the probes, and the others test them. Untrained probes look at all pairs.
+
+    With a simulator the *data side* is tested instead of the parameter side: data
+    simulated from posterior draws are compared with the xs (`sbi_colt.predictive`). It
+    needs one posterior draw per x. `diagnose` tests both sides with one verdict.
 
     Args:
         thetas: True parameters, simulated from the prior, with shape ``(N, d)``.
@@ -62,6 +63,10 @@ def run_colt(
         config: Settings; the default is the strongest found in the benchmark.
         seed: Seed of sampling, training and testing.
         device: Device to train and test on.
+        simulator: Simulator of x given θ, to test the data side.
+        num_replicates: Simulations from each posterior draw on the data side, M.
+        num_replicated_pairs: Pairs that have replicates; by default a tenth of all
+            pairs, and at least 50.
         **sampling: Further options of `draw_posterior_samples`, such as
             ``max_sampling_time`` and ``checkpoint``.
 
@@ -93,20 +98,23 @@ def run_colt(
     draws, _ = make_draws(
         posterior,
         prior=None,
-        simulator=None,
+        simulator=simulator,
         thetas=thetas,
         xs=xs,
         num_simulations=0,  # the pairs are there
-        num_posterior_samples=num_posterior_samples,
+        num_posterior_samples=num_posterior_samples if simulator is None else 0,
         seed=seed,
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
         use_batched_sampling=use_batched_sampling,
         device=device,
+        num_replicates=check_integer("num_replicates", num_replicates, least=1),
+        num_replicated_pairs=num_replicated_pairs,
         **sampling,
     )
-    _check_enough(len(draws), config.train_fraction)
-    return colt_on_draws(
+    _check_enough(len(draws.predictive or draws), config.train_fraction)
+    test = colt_on_draws if simulator is None else predictive
+    return test(
         draws,
         config=config,
         seed=seed,
@@ -128,16 +136,15 @@ def colt_on_draws(
     The arguments are those of `run_colt`.
     """
     seed = resolve_seed(seed)
-    colt = CoLT(config, seed=seed, device=device)
-    train, test = draws.split(colt.config.train_fraction, seed=seed)
-    result = colt.fit(train, show_progress_bar=show_progress_bar).test(test)
-    training = colt.training_p_value
-    if training is None:
-        return result
-    return replace(
-        result,
-        p_value=two_halves_p_value(result.test_p_value, training),
-        training_p_value=training,
+    config = CoLT(config).config
+    train, test = draws.split(config.train_fraction, seed=seed)
+    return train_and_test(
+        train,
+        test,
+        config=config,
+        seed=seed,
+        device=device,
+        show_progress_bar=show_progress_bar,
     )
 
 

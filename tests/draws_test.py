@@ -185,6 +185,15 @@ def test_pair_keys_refuse_repeats_of_continuous_pairs():
         make_pair_keys(thetas.repeat(2, 1), xs.repeat(2, 1))
 
 
+def test_one_repeated_pair_does_not_switch_the_guard_off():
+    thetas, xs, samples = arrays(num_pairs=20)
+    rows = torch.cat([torch.arange(20), torch.tensor([0])])
+    with pytest.raises(ValueError, match="1 of 21 positions are repeats"):
+        Draws(thetas, xs, samples).select(rows)
+    with pytest.raises(ValueError, match="1 of 21 pairs are repeats"):
+        Draws(thetas[rows], xs[rows], samples[:, rows])
+
+
 def test_pair_keys_let_discrete_pairs_repeat(generator):
     thetas = torch.randint(20, (40, 1), generator=generator).float()
     xs = torch.randint(20, (40, 1), generator=generator).float()

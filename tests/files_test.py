@@ -1,11 +1,12 @@
 import os
 import threading
 
+import numpy as np
 import pytest
 import torch
 
-from sbi_colt import Draws
-from sbi_colt.files import atomic_write, load_file, save_file
+from sbi_colt import CoLT, DiagnosticReport, Draws
+from sbi_colt.files import atomic_write, save_file
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -25,8 +26,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 
 @pytest.mark.parametrize("kind", ["file", "draws"])
 def test_a_full_disk_does_not_destroy_what_was_saved(tmp_path, monkeypatch, kind):
-    import numpy as np
-
     draws = Draws(torch.rand(5, 2), torch.rand(5, 2), torch.rand(3, 5, 2))
     path = tmp_path / "saved.npz"
 
@@ -91,10 +90,21 @@ def test_permissions_are_those_of_other_new_files(tmp_path):
     assert len(modes) == 1
 
 
-def test_a_file_of_another_kind_is_named(tmp_path):
-    save_file(tmp_path / "a.npz", {"format": "apples"}, {})
-    with pytest.raises(ValueError, match="expected a file of pears"):
-        load_file(tmp_path / "a.npz", "pears")
+@pytest.mark.parametrize("load", [CoLT.load, DiagnosticReport.load])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_text("weights"),
+        lambda path: torch.save({"weights": torch.zeros(3)}, path),
+        lambda path: save_file(path, {"format": "apples"}, {}),
+    ],
+    ids=["text", "torch", "apples"],
+)
+def test_a_file_of_another_kind_is_named(tmp_path, load, write):
+    write(tmp_path / "a.npz")
+    kind = f"sbi_colt.{load.__self__.__name__}"
+    with pytest.raises(ValueError, match=f"a.npz: expected a file of {kind}"):
+        load(tmp_path / "a.npz")
 
 
 def test_a_file_system_without_links_will_do(tmp_path, monkeypatch):

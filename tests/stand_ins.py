@@ -1,4 +1,4 @@
-"""Posteriors that sbi did not make, importable by other processes too."""
+"""Posteriors that sbi did not make, and simulators, for other processes too."""
 
 import os
 import time
@@ -8,6 +8,24 @@ import numpy as np
 import torch
 
 from sbi_colt import draw_posterior_samples
+from sbi_colt.sampling.pairs import simulate_pairs
+
+PRIOR = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+
+
+def simulate(simulator, num=60, prior=PRIOR, **options):
+    """Simulate pairs with a seed and in silence."""
+    options = {"seed": 0, "show_progress_bar": False} | options
+    return simulate_pairs(prior, simulator, num, **options)
+
+
+def torch_batch(thetas):
+    return thetas[:, :1] + 0.1 * torch.randn(len(thetas), 1)
+
+
+def torch_single(theta):
+    assert theta.ndim == 1
+    return theta[:1] + 0.1 * torch.randn(1)
 
 
 def sample(posterior, xs, num, **options):

@@ -24,7 +24,9 @@ _COMMANDS = {
     "cost": "time of the default beside C2ST, and how it grows",
     "speed": "time of a whole report beside sbi's SBC and TARP",
     "rates": "false alarms and misses of sbi's own checks, and of ours",
+    "published": "posteriors of sbi on problems of the sbi benchmark, and their truth",
     "sampling": "time of posterior draws, here and in sbi",
+    "predictive": "features and probes of the data side, on many simulators",
     "curvature": "how strongly the curved family is bent",
 }
 

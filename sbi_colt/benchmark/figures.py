@@ -15,7 +15,7 @@ from sbi_colt.benchmark.grid.rows import Row
 from sbi_colt.benchmark.tables import PAPER, Entries, Entry, only, summarise
 from sbi_colt.benchmark.tasks.gaussian import PERTURBATIONS
 from sbi_colt.benchmark.tasks.settings import SETTINGS
-from sbi_colt.report.clouds import BLUE, GREEN, GREY, ORANGE, PURPLE
+from sbi_colt.report.colours import BLUE, GREEN, GREY, ORANGE, PURPLE
 
 __all__ = ["Style", "add_legend", "plot_results", "style_of"]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sbi_colt.benchmark.grid.cells import EXACT
 from sbi_colt.benchmark.grid.rows import Row
-from sbi_colt.benchmark.methods import METHODS
+from sbi_colt.benchmark.methods import known_methods
 from sbi_colt.benchmark.tasks.task import DIMS
 
 __all__ = [
@@ -141,7 +141,7 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
     """
     entries = summarise(rows)
     found = {key.method for key in entries}
-    names = [name for name in (*METHODS, EXACT) if name in found]
+    names = [name for name in (*known_methods(), EXACT) if name in found]
     names += sorted(found - set(names))
     for task, dim_x, dim in dict.fromkeys(key[:3] for key in entries):
         dims = (dim_x, dim)

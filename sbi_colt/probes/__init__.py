@@ -7,10 +7,11 @@ learning is only the search for probes that show an error well.
 
 ``base`` is what all probes have in common, and ``bags`` is what they are given. Each
 kind has a file of its own: ``ball`` (CoLT's own, with a learned centre and geometry),
-``density``, ``relief``, ``blend``, ``drift``, ``quadratic``, ``axes`` and
-``coordinate``. `PROBES` gives each a name.
-``coordinates`` standardises parameters, ``networks`` has the perceptrons, ``training``
-is Algorithm 1 and ``divergences`` is what it maximises.
+``density``, ``relief``, ``blend``, ``drift``, ``quadratic``, ``axes``, ``coordinate``
+and ``logit``. `PROBES` gives each a name.
+``coordinates`` standardises parameters, ``features`` turns data into short vectors (on
+the data side a bag is an observation and its replicates), ``networks`` has the
+perceptrons, ``training`` is Algorithm 1 and ``divergences`` is what it maximises.
 
 To add a probe, write a subclass of `sbi_colt.probes.base.Probe` and give it a line::
 
@@ -34,6 +35,7 @@ from sbi_colt.probes.blend import BlendProbe
 from sbi_colt.probes.coordinate import CoordinateProbe
 from sbi_colt.probes.density import DensityProbe
 from sbi_colt.probes.drift import DriftProbe
+from sbi_colt.probes.logit import LogitProbe
 from sbi_colt.probes.quadratic import QuadraticProbe
 from sbi_colt.probes.relief import ReliefProbe
 
@@ -52,6 +54,11 @@ PROBES: dict[str, Callable[..., Probe]] = {
     "axes": AxesProbe,
     "ball": BallProbe,
     "coordinate": CoordinateProbe,
+    "logit": LogitProbe,
+    "data-energy": partial(DensityProbe, bandwidth=None, coordinates="centred"),
+    "data-distance": partial(CoordinateProbe, index=-1),
+    "data-drift": partial(DriftProbe, coordinates="centred"),
+    "data-ball": partial(BallProbe, coordinates="centred"),
     "random": partial(BallProbe, centre="random", geometry="identity"),
     "centre": partial(BallProbe, geometry="identity"),
     "custom": partial(BallProbe, geometry="custom", coordinates="global"),

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from sbi_colt.probes.bags import Bags
-from sbi_colt.probes.base import Probe
 from sbi_colt.probes.coordinates import bounded
-from sbi_colt.probes.quadratic import square_weights
+from sbi_colt.probes.quadratic import QuadraticProbe, square_weights
 
 __all__ = ["AxesProbe"]
 
@@ -23,7 +22,7 @@ __all__ = ["AxesProbe"]
 _CHUNK = 2**16
 
 
-class AxesProbe(Probe):
+class AxesProbe(QuadraticProbe):
     """A sum of squares along the principal axes of the draws, in global coordinates.
 
     The axes are those of the mean correlation of the training bags; along each axis
@@ -33,13 +32,9 @@ class AxesProbe(Probe):
         name: The name in reports.
     """
 
-    axes: Tensor
-    weights: Tensor
-
     def __init__(self, name: str = "axes"):
-        super().__init__(name, "global")
-        self.register_buffer("axes", torch.eye(1))
-        self.register_buffer("weights", torch.ones(1))
+        super().__init__(name)
+        self.coordinates = "global"
 
     def solve(self, bags: Bags, generator: torch.Generator) -> None:
         """Find the axes of the draws and the truths' second moments along them."""
@@ -56,7 +51,7 @@ class AxesProbe(Probe):
             draws = (draws / size.reshape(-1, 1, 1)).flatten(0, 1)  # (n K, d)
             moments += draws.T @ draws
         directions = torch.linalg.eigh(moments).eigenvectors
-        self.axes = (directions / scale.unsqueeze(1)).to(bags.points)
+        self.directions = (directions / scale.unsqueeze(1)).to(bags.points)
         errors = torch.cat([self._errors(b.points[:, :1], b) for b in blocks]).double()
         num_pairs, _, dim = bags.points.shape
         # Half of where the largest of d noisy variances lies.
@@ -69,9 +64,9 @@ class AxesProbe(Probe):
         return self._errors(points, bags).square() @ self.weights
 
     def _errors(self, points: Tensor, bags: Bags) -> Tensor:
-        members = bounded(bags.points) @ self.axes
+        members = bounded(bags.points) @ self.directions
         own = points is bags.points
-        points = members if own else bounded(points) @ self.axes
+        points = members if own else bounded(points) @ self.directions
         scale = members.std(dim=1, keepdim=True, correction=0).clamp_min(1e-12)
         return bounded((points - members.mean(dim=1, keepdim=True)) / scale)
 

@@ -96,7 +96,7 @@ class BallProbe(Probe):
             with torch.no_grad():
                 num_features = embed_xs(x_example, net).shape[1]
             if self.centre == "learned":
-                in_bag = self.coordinates == "bag"
+                in_bag = self.coordinates in ("bag", "centred")
                 head = MLP(num_features, dim, *size, start_at_zero=in_bag)
             else:
                 head = _random_head(num_features, dim, generator)

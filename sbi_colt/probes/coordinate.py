@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from sbi_colt.checks import check_integer
 from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.base import Probe
 
@@ -15,14 +16,12 @@ class CoordinateProbe(Probe):
 
     Args:
         name: The name in reports.
-        index: The position of the parameter.
+        index: The position of the parameter; -1 for the last one.
     """
 
     def __init__(self, name: str = "coordinate", index: int = 0):
         super().__init__(name, "global")
-        if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-            raise ValueError(f"index: expected an integer >= 0, got {index!r}.")
-        self.index = index
+        self.index = check_integer("index", index, least=-1)
 
     def fits(self, dim: int) -> bool:
         """Return whether there is a parameter at this position."""

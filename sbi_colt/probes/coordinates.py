@@ -10,6 +10,9 @@ r"""Coordinates of parameters, and what networks see of xs.
     Mahalanobis distance. The moments are those of the *pooled* bag, θ* included: all
     K + 1 members are treated alike, or their exchangeability, and with it every
     p-value, would be lost.
+``"centred"``
+    as they come, about the mean of each pooled bag: for points that
+    `sbi_colt.probes.features` has whitened.
 
 Scales come from the training pairs alone.
 """
@@ -25,7 +28,7 @@ from torch import Tensor
 
 __all__ = ["Coordinates", "Frame", "Scales", "bag_moments", "bounded", "make_frame"]
 
-Coordinates = Literal["raw", "global", "bag"]
+Coordinates = Literal["raw", "global", "bag", "centred"]
 
 # Standardised values whose squares are far from overflowing.
 _LARGEST = 1e100
@@ -111,7 +114,7 @@ def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Fra
 
     Args:
         members: Bags with shape ``(N, K + 1, d)``.
-        coordinates: ``"raw"``, ``"global"`` or ``"bag"``.
+        coordinates: ``"raw"``, ``"global"``, ``"bag"`` or ``"centred"``.
         scales: The training pairs' scales.
     """
     num_bags, _, dim = members.shape
@@ -126,6 +129,9 @@ def make_frame(members: Tensor, coordinates: Coordinates, scales: Scales) -> Fra
         return Frame(
             mean + scale * unit[:, 0] * origin, scale.unsqueeze(1) * unit * factor
         )
+    if coordinates == "centred":
+        origin = members.double().mean(dim=1)
+        return Frame(origin, torch.ones_like(origin))
     if coordinates == "raw":
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     return Frame(mean.expand(num_bags, dim), scale.expand(num_bags, dim))

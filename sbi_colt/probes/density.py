@@ -9,12 +9,15 @@ members (the statistic of energy distances).
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 from torch import Tensor
 
+from sbi_colt.checks import check_choice, check_number
 from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.base import Probe
-from sbi_colt.probes.coordinates import bounded
+from sbi_colt.probes.coordinates import Coordinates, bounded
 
 __all__ = ["DensityProbe"]
 
@@ -33,14 +36,19 @@ class DensityProbe(Probe):
         name: The name in reports.
         bandwidth: The squared bandwidth h² as a share of the mean squared distance
             between members; `None` for the mean distance.
+        coordinates: The coordinates of the points.
     """
 
-    def __init__(self, name: str = "density", bandwidth: float | None = 0.1):
-        super().__init__(name, "global")
-        if bandwidth is not None and not bandwidth > 0:
-            raise ValueError(
-                f"bandwidth: expected a number > 0 or None, got {bandwidth!r}."
-            )
+    def __init__(
+        self,
+        name: str = "density",
+        bandwidth: float | None = 0.1,
+        coordinates: Coordinates = "global",
+    ):
+        super().__init__(name, coordinates)
+        check_choice("coordinates", coordinates, get_args(Coordinates))
+        if bandwidth is not None:
+            check_number("bandwidth", bandwidth, "a number > 0", lambda v: v > 0)
         self.bandwidth = bandwidth
 
     def scores(self, points: Tensor, bags: Bags) -> Tensor:
@@ -53,7 +61,7 @@ class DensityProbe(Probe):
     def forward(self, bags: Bags) -> Tensor:
         """Return the scores of all members, each computed from the other members."""
         return bags.remember(
-            ("density", self.bandwidth),
+            ("density", self.bandwidth, self.coordinates),
             lambda: self._scores(bags.points, bags.points, own=True),
         )
 

@@ -20,7 +20,6 @@ __all__ = [
     "cramer_von_mises",
     "sinkhorn",
     "uniform_grid",
-    "wasserstein",
 ]
 
 # From ranks to how far they are from uniform.
@@ -35,18 +34,6 @@ def uniform_grid(n: int, like: Tensor) -> Tensor:
         tensor([0.2500, 0.7500])
     """
     return (torch.arange(n, dtype=like.dtype, device=like.device) + 0.5) / n
-
-
-def wasserstein(ranks: Tensor) -> Tensor:
-    r"""Return the 1-Wasserstein distance to the uniform grid, exact by sorting.
-
-    .. math:: W_1 = \frac1n \sum_i |u_{(i)} - (i - 1/2)/n|
-
-    Example:
-        >>> wasserstein(torch.tensor([0.75, 0.25])).item()
-        0.0
-    """
-    return (ranks.sort().values - uniform_grid(len(ranks), ranks)).abs().mean()
 
 
 def cramer_von_mises(ranks: Tensor) -> Tensor:
@@ -147,6 +134,5 @@ def _soft_minimum(cost: Tensor, potential: Tensor, epsilon: float) -> Tensor:
 
 DIVERGENCES: dict[str, Divergence] = {
     "sinkhorn": sinkhorn,
-    "wasserstein": wasserstein,
     "cramer_von_mises": cramer_von_mises,
 }

@@ -18,9 +18,10 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from sbi_colt.checks import check_choice
 from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.base import Embedding, Probe
-from sbi_colt.probes.coordinates import Scales
+from sbi_colt.probes.coordinates import Coordinates, Scales
 from sbi_colt.probes.networks import embed_xs
 
 __all__ = ["DriftProbe"]
@@ -36,14 +37,16 @@ class DriftProbe(Probe):
 
     Args:
         name: The name in reports.
+        coordinates: The coordinates of the points, centred at the mean of each bag.
     """
 
     anchors: Tensor
     weights: Tensor
     length: Tensor
 
-    def __init__(self, name: str = "drift"):
-        super().__init__(name, "bag")
+    def __init__(self, name: str = "drift", coordinates: Coordinates = "bag"):
+        super().__init__(name, coordinates)
+        check_choice("coordinates", coordinates, ("bag", "centred"))
         self.embedding_net: nn.Module | None = None
         for own, size in (("anchors", (0, 1)), ("weights", (0, 1)), ("length", ())):
             self.register_buffer(own, torch.ones(size))

@@ -17,8 +17,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sbi_colt.checks import check_choice
 from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.base import Probe
+from sbi_colt.probes.coordinates import Coordinates
 
 __all__ = ["QuadraticProbe", "square_weights"]
 
@@ -33,13 +35,15 @@ class QuadraticProbe(Probe):
 
     Args:
         name: The name in reports.
+        coordinates: The coordinates of the points, centred at the mean of each bag.
     """
 
     directions: Tensor
     weights: Tensor
 
-    def __init__(self, name: str = "quadratic"):
-        super().__init__(name, "bag")
+    def __init__(self, name: str = "quadratic", coordinates: Coordinates = "bag"):
+        super().__init__(name, coordinates)
+        check_choice("coordinates", coordinates, ("bag", "centred"))
         self.register_buffer("directions", torch.eye(1))
         self.register_buffer("weights", torch.ones(1))
 

@@ -46,8 +46,7 @@ class Training:
     """How a probe is trained.
 
     Args:
-        divergence: What training maximises: ``"sinkhorn"``, ``"wasserstein"`` or
-            ``"cramer_von_mises"``.
+        divergence: What training maximises: ``"sinkhorn"`` or ``"cramer_von_mises"``.
         learning_rate: Step size of AdamW.
         weight_decay: Weight decay of AdamW.
         max_epochs: Most passes over the training pairs.

@@ -1,7 +1,4 @@
-"""Truths among draws: errors at all xs in one cloud, and how to paint it.
-
-Colours are those of Okabe and Ito (2008), which colour-blind people tell apart.
-"""
+"""Truths among draws: errors at all xs in one cloud, and how to paint it."""
 
 from __future__ import annotations
 
@@ -13,15 +10,10 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.mathtext import MathTextParser
 
+from sbi_colt.report.colours import BLUE, GREY, ORANGE
 from sbi_colt.results.colt_result import CoLTResult
 
 __all__ = [
-    "BLUE",
-    "GREEN",
-    "GREY",
-    "ORANGE",
-    "PALETTE",
-    "PURPLE",
     "Cloud",
     "figure_text",
     "most_wrong",
@@ -31,14 +23,6 @@ __all__ = [
     "standardise",
 ]
 
-BLUE, ORANGE, GREEN, PURPLE, GREY = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#999999",
-)
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE)
 # Draws shown; more would only blacken the picture.
 _MAX_POINTS = 2000
 _MAX_TEXT = 30

@@ -14,7 +14,6 @@ from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.report.figures import plot_comparison
 from sbi_colt.report.html import comparison_body, comparison_page
 from sbi_colt.report.text import comparison_summary
-from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.stats.combine import holm
 from sbi_colt.stats.intervals import distance_margin
 
@@ -29,12 +28,13 @@ class ComparisonReport:
 
     Args:
         reports: Report of each posterior by its name, the smallest distance first.
-        closer: For each ordered pair of names, the p-value of "the first is closer"
+        closer: For each side (``"colt"``, ``"predictive"``) and each ordered pair of
+            names, the p-value of "the first is closer"
             (`sbi_colt.stats.paired.closer_p_value`). Null hypothesis: the first
             posterior deviates, in one of its probes' regions, by at least as much as
             the second does in the worst region that training chose for it. Sample
             size: the test pairs. ``adjusted`` has Holm's adjusted p-values over all
-            ordered pairs of names.
+            sides and ordered pairs of names.
         level: Level of every verdict.
 
     Example:
@@ -58,9 +58,9 @@ class ComparisonReport:
     """
 
     reports: Mapping[str, DiagnosticReport]
-    closer: Mapping[tuple[str, str], float]
+    closer: Mapping[tuple[str, str, str], float]
     level: float
-    adjusted: Mapping[tuple[str, str], float] = field(init=False)
+    adjusted: Mapping[tuple[str, str, str], float] = field(init=False)
 
     def __post_init__(self):
         adjusted = holm(list(self.closer.values()))
@@ -85,23 +85,31 @@ class ComparisonReport:
     def __str__(self) -> str:
         return self.summary()
 
+    @property
+    def sides(self) -> list[str]:
+        """The sides on which posteriors were compared."""
+        return list(dict.fromkeys(side for side, _, _ in self.closer))
+
     def interval(self, name: str) -> tuple[float, float]:
         """Return the confidence interval of a posterior's distance.
 
-        It is that of the largest deviation of the probes trained for this posterior, by
-        the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart. Its lower end bounds
-        the distance itself; its upper end does not, as other probes might see more.
+        The distance is that of its leading side. The interval is that of the largest
+        deviation of the probes trained for this posterior, by the inequality of
+        Dvoretzky, Kiefer, Wolfowitz and Massart, with the error probability split
+        between the sides. Its lower end bounds the distance itself;
+        its upper end does not, as other probes might see more.
         """
-        result = _colt(self[name])
-        margin = distance_margin(
-            result.num_test, len(result.probes), result.config.confidence
-        )
-        return result.distance_lower, min(1.0, result.distance + margin)
+        report = self[name]
+        side = report.sides[report.leading_side or ""]
+        confidence = 1 - (1 - side.config.confidence) / len(report.sides)
+        margin = distance_margin(side.num_test, len(side.probes), confidence)
+        return report.distance_lower or 0.0, min(1.0, side.distance + margin)
 
     @property
     def confidence(self) -> float:
         """Confidence of each interval."""
-        return _colt(next(iter(self.reports.values()))).config.confidence
+        report = next(iter(self.reports.values()))
+        return report.sides[report.leading_side or ""].config.confidence
 
     def summary(self) -> str:
         """Return the comparison as text, at most 80 columns wide."""
@@ -114,7 +122,7 @@ class ComparisonReport:
         shows ``comparison.plot().figure`` where it is the last value of a cell.
         """
         distances = {
-            name: (_colt(report).distance, *self.interval(name), report.rejected)
+            name: (report.distance or 0.0, *self.interval(name), report.rejected)
             for name, report in self.reports.items()
         }
         return plot_comparison(distances, ax)
@@ -134,20 +142,16 @@ class ComparisonReport:
             "distance_interval": {name: list(self.interval(name)) for name in self},
             "closer": [
                 {
+                    "side": side,
                     "first": first,
                     "second": second,
                     "p_value": p_value,
-                    "adjusted_p_value": self.adjusted[first, second],
+                    "adjusted_p_value": self.adjusted[side, first, second],
                 }
-                for (first, second), p_value in self.closer.items()
+                for (side, first, second), p_value in self.closer.items()
             ],
             "level": self.level,
             "reports": {
                 name: report.to_dict() for name, report in self.reports.items()
             },
         }
-
-
-def _colt(report: DiagnosticReport) -> CoLTResult:
-    assert report.colt is not None
-    return report.colt

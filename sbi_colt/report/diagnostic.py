@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from sbi_colt.checks import check_integer, check_number
+from sbi_colt.draws import Draws
 from sbi_colt.files import refused, write_text
 from sbi_colt.report.figures import plot_report
 from sbi_colt.report.html import report_body, report_page
@@ -20,14 +21,17 @@ from sbi_colt.report.text import WIDTH, report_summary
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.finding import Finding, Trend
 from sbi_colt.results.test_result import TestResult
-from sbi_colt.stats.combine import holm
+from sbi_colt.stats.combine import both_sides_p_value, holm
 
-__all__ = ["Cost", "DiagnosticReport"]
+__all__ = ["Cost", "DiagnosticReport", "overall_p_value"]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a report cost: pairs, draws per x, and seconds by step."""
+    """What a report cost: pairs, draws per x, and seconds by step.
+
+    The number of replicates is that of `DiagnosticReport.replicates`.
+    """
 
     num_simulations: int
     num_posterior_samples: int
@@ -35,7 +39,7 @@ class Cost:
 
     def __post_init__(self):
         check_integer("num_simulations", self.num_simulations, least=1)
-        check_integer("num_posterior_samples", self.num_posterior_samples, least=1)
+        check_integer("num_posterior_samples", self.num_posterior_samples, least=0)
         for step, value in self.seconds.items():
             check_number(f"seconds of {step}", value, "at least 0", lambda v: v >= 0)
 
@@ -44,22 +48,27 @@ class Cost:
 class DiagnosticReport:
     """What several methods say about one posterior, on the same draws.
 
-    ``report["colt"]``, ``report["sbc"]``, … are the methods' own results.
+    ``report["colt"]``, ``report["predictive"]``, ``report["sbc"]``, … are the methods'
+    own results. The verdict is that of the two sides, ``"colt"`` (parameters) and
+    ``"predictive"`` (data); the other methods stand beside it to be read.
 
-    Null hypothesis of every p-value: q(θ | x) = p(θ | x) for almost every x. The
-    verdict goes by Holm's adjusted p-values (``adjusted``): with the methods' p-values
-    in order, p_(1) ≤ … ≤ p_(M), they are max_{j ≤ i} min(1, (M − j + 1) p_(j)), and the
-    chance of any false alarm is at most ``level``.
+    Null hypothesis of every p-value: q(θ | x) = p(θ | x) for almost every x. Under it
+    the two sides are independent, although they share pairs: given the bags as sets,
+    θ' and the replicates, the place of the true parameter is still uniform, and the
+    data side does not use it.
 
     Args:
         results: Result of each method by its name.
-        level: Family-wise level of the verdict.
+        level: Level of the verdict.
         findings: What is wrong, by the rules of `sbi_colt.report.findings`.
         trend: How the error changes with x, where something is rejected.
         names: Names of the parameters.
         cost: What it cost.
         seed: The seed.
         x_shape: The shape of one x.
+        replicates: Observations and replicates of the data side, or `None`:
+            ``replicates.thetas (n, D)`` are observations, flattened, ``samples
+            (M, n, D)`` their replicates and ``xs (n, d)`` the parameters θ'.
 
     Example:
         >>> import torch
@@ -77,7 +86,7 @@ class DiagnosticReport:
         ...     show_progress_bar=False,
         ... )
         >>> print(report.summary().splitlines()[0])
-        The posterior is REJECTED at the 5% level
+        The posterior is REJECTED at the 5% level (p = ...)
         >>> report.to_dict()["level"]
         0.05
     """
@@ -90,7 +99,7 @@ class DiagnosticReport:
     cost: Cost
     seed: int
     x_shape: tuple[int, ...]
-    adjusted: Mapping[str, float] = field(init=False)
+    replicates: Draws | None = None
 
     def __post_init__(self):
         check_number("level", self.level, "a number in (0, 1)", lambda v: 0 < v < 1)
@@ -108,10 +117,6 @@ class DiagnosticReport:
                     f"parameter: expected a position below {len(self.names)}, got "
                     f"{finding.parameter!r}."
                 )
-        adjusted = holm([result.p_value for result in self.results.values()])
-        object.__setattr__(
-            self, "adjusted", dict(zip(self.results, adjusted, strict=True))
-        )
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.results:
@@ -133,25 +138,86 @@ class DiagnosticReport:
         return result if isinstance(result, CoLTResult) else None
 
     @property
+    def num_replicates(self) -> int:
+        """Simulations that the data side asked for, those of dropped pairs included."""
+        if self.replicates is None:
+            return 0
+        return len(self.replicates.mask) * self.replicates.num_posterior_samples
+
+    @property
+    def sides(self) -> dict[str, CoLTResult]:
+        """The results behind the verdict: parameters, data, or both."""
+        return _sides(self.results)
+
+    @property
+    def p_value(self) -> float:
+        """One exact p-value of both sides, or of the one that was tested.
+
+        Without either side it is the smallest of the methods' p-values after Holm's
+        adjustment.
+        """
+        return overall_p_value(self.results)
+
+    @property
     def rejected(self) -> bool:
-        """Whether any method rejects the posterior, after Holm's adjustment."""
-        return min(self.adjusted.values()) <= self.level
+        """Whether the posterior is rejected at the level."""
+        return self.p_value <= self.level
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """A certified lower bound of each side's distance; all of them hold together.
+
+        The error probability 1 − ``config.confidence`` is split between the sides.
+        """
+        sides = self.sides
+        return {
+            name: side.distance_bound(
+                1 - (1 - side.config.confidence) / max(1, len(sides))
+            )
+            for name, side in sides.items()
+        }
+
+    @property
+    def leading_side(self) -> str | None:
+        """The side with the larger certified bound; of equal ones, larger estimate."""
+        bounds, sides = self.bounds, self.sides
+        return max(
+            sides,
+            key=lambda name: (bounds[name], sides[name].distance_excess),
+            default=None,
+        )
+
+    @property
+    def distance(self) -> float | None:
+        """Estimate of the leading side's distance, beyond what chance makes.
+
+        It is a share of posterior mass on the parameter side and of predictive mass on
+        the data side; `None` where neither was tested.
+        """
+        name = self.leading_side
+        if name is None:
+            return None
+        return max(self.sides[name].distance_excess, self.bounds[name])
+
+    @property
+    def distance_lower(self) -> float | None:
+        """The larger of the certified bounds, or `None` where no side was tested."""
+        return max(self.bounds.values(), default=None)
 
     @property
     def detectable(self) -> float | None:
-        r"""The distance that a probe finds with a power of about 80%.
+        r"""The distance that a probe on parameters finds with a power of about 80%.
 
         .. math:: (\sqrt{\log(2 P M / α) / 2} + 0.84 / 2) / \sqrt{n}
 
-        for P probes, M methods, level α and n test pairs: the critical value by
-        Massart's bound at the first of Holm's steps, and 0.84 standard errors of an
-        empirical share of one half. Smaller errors can go unnoticed; larger errors
-        are found if a probe fits them.
+        for P probes, M sides, level α and n test pairs: the critical value by Massart's
+        bound, and 0.84 standard errors of an empirical share of one half. Smaller
+        errors can go unnoticed; larger errors are found if a probe fits them.
         """
         if self.colt is None:
             return None
         probes, n = len(self.colt.probes), self.colt.num_test
-        level = self.level / len(self.results)
+        level = self.level / len(self.sides)
         critical = math.sqrt(math.log(2 * probes / level) / 2)
         return min(1.0, (critical + 0.84 * 0.5) / math.sqrt(n))
 
@@ -172,7 +238,7 @@ class DiagnosticReport:
         Pyplot does not keep the figure. A notebook shows it where it is the last value
         of a cell; elsewhere use ``report.plot().savefig("report.png")``.
         """
-        return plot_report(self.results, self.names, self.level)
+        return plot_report(self)
 
     def to_html(self, path: str | os.PathLike) -> None:
         """Write the report as one self-contained HTML file."""
@@ -213,11 +279,13 @@ class DiagnosticReport:
         """Return the report's numbers, ready for JSON."""
         return {
             "rejected": self.rejected,
+            "p_value": self.p_value,
             "level": self.level,
+            "distance": self.distance,
+            "distance_lower": self.distance_lower,
             "methods": {
                 name: {
                     "p_value": result.p_value,
-                    "adjusted_p_value": self.adjusted[name],
                     "statistic": _finite(result.statistic),
                     **_numbers(result),
                 }
@@ -233,10 +301,24 @@ class DiagnosticReport:
             "cost": {
                 "num_simulations": self.cost.num_simulations,
                 "num_posterior_samples": self.cost.num_posterior_samples,
+                "num_replicates": self.num_replicates,
                 "seconds": dict(self.cost.seconds),
             },
             "seed": self.seed,
         }
+
+
+def overall_p_value(results: Mapping[str, TestResult | CoLTResult]) -> float:
+    """Return the p-value of the verdict; see `DiagnosticReport.p_value`."""
+    p_values = [side.p_value for side in _sides(results).values()]
+    if len(p_values) == 2:
+        return both_sides_p_value(*p_values)
+    return min(p_values or holm([result.p_value for result in results.values()]))
+
+
+def _sides(results: Mapping[str, TestResult | CoLTResult]) -> dict[str, CoLTResult]:
+    found = {name: results.get(name) for name in ("colt", "predictive")}
+    return {n: side for n, side in found.items() if isinstance(side, CoLTResult)}
 
 
 def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
@@ -248,6 +330,7 @@ def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
         "training_p_value": result.training_p_value,
         "distance": result.distance,
         "distance_lower": result.distance_lower,
+        "chance_distance": result.chance_distance,
         "probes": {
             probe.name: {
                 "statistic": probe.statistic,

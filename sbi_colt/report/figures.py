@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,10 +22,6 @@ from scipy.stats import kstwo
 from torch import Tensor
 
 from sbi_colt.report.clouds import (
-    BLUE,
-    GREY,
-    ORANGE,
-    PALETTE,
     figure_text,
     most_wrong,
     paint_corner,
@@ -33,9 +29,14 @@ from sbi_colt.report.clouds import (
     paint_scatter,
     standardise,
 )
+from sbi_colt.report.colours import BLUE, GREY, ORANGE, PALETTE
+from sbi_colt.report.replicate_figures import paint_outside, paint_replicates
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.nearness import nearness_weights
+
+if TYPE_CHECKING:
+    from sbi_colt.report.diagnostic import DiagnosticReport
 
 __all__ = [
     "panels",
@@ -56,6 +57,7 @@ def plot_ranks(
     *,
     level: float = 0.05,
     names: Sequence[str] | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Plot how the distribution of ranks differs from the uniform one.
 
@@ -68,16 +70,18 @@ def plot_ranks(
         ax: Where to plot; by default a new figure.
         level: Level of the band.
         names: Names of the curves.
+        title: Title; by default the name of the method.
     """
     ax = _axes(ax)
     if isinstance(result, CoLTResult):
-        title, curves = "CoLT", [probe.ranks for probe in result.probes]
+        title = title or "CoLT"
+        curves = [probe.ranks for probe in result.probes]
         names = names or [probe.name for probe in result.probes]
     else:
         if result.ranks is None:
             raise ValueError(f"result: {result.name!r} has no ranks to plot.")
         ranks = result.ranks.reshape(len(result.ranks), -1)
-        title, curves = figure_text(result.name.upper()), list(ranks.T)
+        title, curves = title or figure_text(result.name.upper()), list(ranks.T)
         names = names or [f"theta[{i}]" for i in range(len(curves))]
     n, grid = len(curves[0]), np.linspace(0, 1, 201)
     critical = float(kstwo.isf(level / len(curves), n))
@@ -297,40 +301,37 @@ def plot_comparison(
     return ax
 
 
-def panels(
-    results: Mapping[str, CoLTResult | TestResult], names: Sequence[str], level: float
-) -> list[tuple[str, Callable[[Axes], Axes]]]:
-    """Return the panels of a report: what each shows, and a function that plots it.
-
-    Args:
-        results: Results of the methods, by name.
-        names: Names of the parameters.
-        level: Level of the bands.
-    """
-    names = [figure_text(name) for name in names]
+def panels(report: DiagnosticReport) -> list[tuple[str, Callable[[Axes], Axes]]]:
+    """Return the panels of a report: what each shows, and a function that plots it."""
+    names = [figure_text(name) for name in report.names]
     found: list[tuple[str, Callable[[Axes], Axes]]] = []
-    own_level = level / len(results)  # a curve outside its band rejects under Holm
-    for name, result in results.items():
+    data = report.replicates
+    if data is not None:
+        shape = report.x_shape
+        found.append(("data", partial(paint_replicates, data=data, x_shape=shape)))
+        if data.num_posterior_samples > 2:
+            plot = partial(paint_outside, data=data, x_shape=shape)
+            found.append(("outside", plot))
+    for name, result in report.results.items():
         if not isinstance(result, CoLTResult) and result.ranks is None:
             continue
         curves = names if name == "sbc" else None
-        plot = partial(plot_ranks, result, level=own_level, names=curves)
+        own_level = report.level / max(1, len(report.sides))
+        title = "Predictive" if name == "predictive" else None
+        plot = partial(plot_ranks, result, level=own_level, names=curves, title=title)
         found.append((f"ranks of {name}", plot))
-    colt = results.get("colt")
-    if isinstance(colt, CoLTResult):
+    if report.colt is not None:
         found += [
-            ("localization", partial(plot_localization, colt, names=names)),
-            ("discrepancy over x", partial(plot_discrepancy_map, colt)),
-            ("training", partial(plot_training, colt)),
+            ("localization", partial(plot_localization, report.colt, names=names)),
+            ("discrepancy over x", partial(plot_discrepancy_map, report.colt)),
+            ("training", partial(plot_training, report.colt)),
         ]
     return found
 
 
-def plot_report(
-    results: Mapping[str, CoLTResult | TestResult], names: Sequence[str], level: float
-) -> Figure:
-    """Plot a whole report in one figure; the arguments are those of `panels`."""
-    shown = panels(results, names, level)
+def plot_report(report: DiagnosticReport) -> Figure:
+    """Plot a whole report in one figure."""
+    shown = panels(report)
     rows = max(1, math.ceil(len(shown) / 3))
     figure = DetachedFigure(figsize=(12, 3.8 * rows), layout="constrained")
     axes = figure.subplots(rows, 3, squeeze=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sbi_colt.report.clouds import GREEN, ORANGE
+from sbi_colt.report.colours import GREEN, ORANGE
 from sbi_colt.report.figures import panels
 from sbi_colt.report.text import (
     HEADER,
@@ -51,7 +51,6 @@ table {{ border-collapse: collapse; font-variant-numeric: tabular-nums;
 th, td {{ padding: 0.25rem 0.8rem; text-align: right; border-bottom: 1px solid #8886; }}
 th:first-child, td:first-child {{ text-align: left; }}
 td, th {{ white-space: nowrap; }}
-td:nth-child(2), th:nth-child(2) {{ text-align: left; }}
 @media (max-width: 30rem) {{
   th, td {{ padding: 0.2rem 0.35rem; font-size: 0.85rem; }}
 }}
@@ -67,7 +66,7 @@ footer {{ font-size: 0.85rem; opacity: 0.75; margin-top: 1.5rem; }}
 def report_page(report: DiagnosticReport) -> str:
     """Return the page of a report on one posterior."""
     figures = []
-    for description, plot in panels(report.results, report.names, report.level):
+    for description, plot in panels(report):
         figure = Figure(figsize=(5, 4.2), layout="constrained")
         plot(figure.add_subplot())
         image = embed_figure(figure, description)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_report", "save_report"]
 
-_FORMAT = "sbi_colt.DiagnosticReport/1"
+_FORMAT = "sbi_colt.DiagnosticReport/2"
 _NUMBERS = (
     "p_value",
     "test_p_value",
@@ -38,6 +38,7 @@ _NUMBERS = (
     "statistic",
     "distance",
     "distance_lower",
+    "chance_distance",
     "num_train",
     "num_test",
     "num_posterior_samples",
@@ -63,6 +64,10 @@ def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
     for name, result in report.results.items():
         header["results"][name], own = _pack_result(result)
         tensors |= {f"{name}/{key}": value for key, value in own.items()}
+    if report.replicates is not None:
+        names = (*_DRAWS, "mask", "index")
+        own = {name: getattr(report.replicates, name) for name in names}
+        tensors |= prefixed("replicates", own)
     save_file(path, header, tensors)
 
 
@@ -101,7 +106,13 @@ def load_report(
         "cost": header["cost"],
         "seed": header["seed"],
         "x_shape": tuple(header["x_shape"]),
+        "replicates": _load_replicates(tensors),
     }
+
+
+def _load_replicates(tensors: Mapping[str, Tensor]) -> Draws | None:
+    own: dict[str, Any] = unprefixed("replicates", tensors)
+    return Draws(**own) if own else None
 
 
 def _pack_result(
@@ -156,6 +167,10 @@ def _unpack_result(
             tensors.get("ranks"),
             header["details"],
         )
+    if header["config"]["embedding_net"] is None:
+        embedding_net = None  # it belongs to another result of the report
+    if header["config"]["embedding"] is None:
+        embedding = None
     if embedding_net is not None:
         embedding_net = copy.deepcopy(embedding_net).eval()
         embedding_net.load_state_dict(unprefixed("embedding_net", tensors))

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.finding import Finding, Trend
 
 if TYPE_CHECKING:
@@ -34,8 +33,9 @@ __all__ = [
 ]
 
 WIDTH = 80
-HEADER = ("method", "verdict", "adjusted", "p-value", "statistic")
+HEADER = ("method", "p-value", "distance", "at least", "statistic")
 _NAME = 18  # columns of a posterior's name in a comparison
+_CELL = 12  # columns of a method's p-value there
 # Findings that are named in one report, and parameters in one statement.
 _MAX_FINDINGS = 5
 _MAX_NAMES = 4
@@ -54,11 +54,30 @@ _PROBE = (
     "from a centre; its regions hold the parameters with the smallest numbers"
 )
 
+_SIDE = {"colt": "parameters", "predictive": "data"}
+_MASS = {"colt": "posterior mass", "predictive": "predictive mass"}
+# How much more the data side must certify than the parameter side to say that the
+# posterior discards information.
+_MUCH_MORE = 0.1
+_USE_X = (
+    "make the posterior use x: check that x reaches the network, use a larger or other "
+    "embedding net or more summary statistics, train a larger network for longer and "
+    "on more simulations."
+)
+
 # Captions of the figures, by the beginning of their description.
 _CAPTIONS = {
+    "data": "Observations (orange) and the replicates that were simulated from one "
+    "posterior draw at each (grey), for the test pairs that differ most. If the "
+    "posterior is correct, an observation looks like its replicates.",
+    "outside": "How often an observation lies outside the range of its replicates, for "
+    "each feature of x. If the posterior is correct, all are near the dashed line.",
     "ranks": "The rank of a true parameter is the share of posterior draws in front of "
     "it. A curve shows the share of ranks up to u, minus u. If the posterior is "
     "correct, all curves stay in the grey band.",
+    "ranks of predictive": "The rank of an observation is the share of its replicates "
+    "in front of it. A curve shows the share of ranks up to u, minus u. If the "
+    "posterior is correct, all curves stay in the grey band.",
     "localization": "Errors of true parameters and of posterior draws, in standard "
     "deviations of the draws at each x. If the posterior is correct, both look alike.",
     "discrepancy": "The share of true parameters in the worst region minus its share "
@@ -78,7 +97,7 @@ def caption(description: str) -> str:
         >>> caption("training").split(" from ")[0]
         'How far the ranks of held-out pairs are'
     """
-    return _CAPTIONS[description.split()[0]]
+    return _CAPTIONS.get(description) or _CAPTIONS[description.split()[0]]
 
 
 def percent(share: float) -> str:
@@ -203,7 +222,10 @@ def advise(findings: tuple[Finding, ...]) -> str:
 def headline(report: DiagnosticReport) -> str:
     """Return the verdict in one sentence."""
     verdict = "REJECTED" if report.rejected else "not rejected"
-    return f"The posterior is {verdict} at the {percent(report.level)} level"
+    return (
+        f"The posterior is {verdict} at the {percent(report.level)} level "
+        f"(p = {report.p_value:.2g})"
+    )
 
 
 def report_summary(report: DiagnosticReport, width: int = WIDTH) -> str:
@@ -215,11 +237,11 @@ def report_summary(report: DiagnosticReport, width: int = WIDTH) -> str:
     """
     rule = "-" * width
     columns = 5 if width >= WIDTH else 3
-    name_width = 22 if width >= WIDTH else 12
+    name_width = 32 if width >= WIDTH else 15
     rows = [
-        f"{name[: name_width - 1]:<{name_width}}{verdict:<15}"
-        + "".join(f"{cell:>12}" for cell in cells[: columns - 2])
-        for name, verdict, *cells in [HEADER, *report_rows(report)]
+        f"{name[: name_width - 1]:<{name_width}}"
+        + "".join(f"{cell:>12}" for cell in cells[: columns - 1])
+        for name, *cells in [HEADER, *report_rows(report)]
     ]
     table = "\n".join([textwrap.fill(headline(report), width), rule, *rows, rule])
     sentences = (textwrap.fill(text, width) for text in report_sentences(report))
@@ -228,54 +250,135 @@ def report_summary(report: DiagnosticReport, width: int = WIDTH) -> str:
 
 def report_rows(report: DiagnosticReport) -> list[tuple[str, ...]]:
     """Return the rows of the table of methods; `HEADER` names the columns."""
-    return [
-        (
-            name,
-            "rejected" if report.adjusted[name] <= report.level else "not rejected",
-            f"{report.adjusted[name]:.2g}",
-            f"{result.p_value:.2g}",
-            _statistic(result.statistic),
+    bounds = report.bounds
+    rows = []
+    for name, result in report.results.items():
+        side = report.sides.get(name)
+        cells = ("", "")
+        if side is not None:
+            cells = (f"{side.distance_excess:.0%}", f"{bounds[name]:.0%}")
+        rows.append(
+            (name, f"{result.p_value:.2g}", *cells, _statistic(result.statistic))
         )
-        for name, result in report.results.items()
-    ]
+    return rows
 
 
 def report_sentences(report: DiagnosticReport) -> Iterator[str]:
     """Yield the paragraphs of a report."""
-    colt = report.colt
-    if colt is not None and report.adjusted["colt"] <= report.level:
-        yield _how_wrong(colt)
-    if report.findings:
-        wrong = describe_all(report.findings, report.names, report.x_shape)
-        yield "What is wrong: " + "; ".join(wrong[:_MAX_FINDINGS]) + "."
-    elif report.rejected:
-        yield (
-            "What is wrong: no simple error, such as a wrong width or a shift, was "
-            "found with this number of pairs."
-        )
-    if report.trend is not None:
-        yield "Where: " + _where(report, report.trend)
+    if report.sides:
+        yield _how_wrong(report)
     if report.rejected:
-        yield "What to do: " + advise(report.findings)
+        yield from _what_is_wrong(report)
+    yield from _beside(report)
     yield _cost(report)
     yield _how_decided(report)
 
 
-def _how_wrong(colt: CoLTResult) -> str:
-    lower = colt.distance_lower
-    share = f"{lower:.0%}" if lower >= 0.01 else percent(float(f"{lower:.1g}"))
-    bound = (
-        f"At least {share} of posterior mass is misplaced "
-        f"({colt.config.confidence:.0%} confidence); the estimate is "
-        f"{colt.distance:.0%}"
-        if lower > 0
-        else "No misplaced mass can be certified with this number of pairs; the "
-        f"estimate is {colt.distance:.0%}"
-    )
+def _what_is_wrong(report: DiagnosticReport) -> Iterator[str]:
+    discards = _discards_information(report)
+    wrong = describe_all(report.findings, report.names, report.x_shape)[:_MAX_FINDINGS]
+    if discards:
+        wrong = ["it discards information in x", *wrong]
+    if wrong:
+        yield "What is wrong: " + "; ".join(wrong) + "."
+    else:
+        yield (
+            "What is wrong: no simple error, such as a wrong width or a shift, was "
+            "found with this number of pairs."
+        )
+    if discards:
+        yield (
+            "The data side finds much more than the parameter side. Such a posterior "
+            "is nearly calibrated, but parameters drawn from it do not explain the x "
+            "that they were drawn for: it is far wider than it has to be, or in the "
+            "wrong place at single xs."
+        )
+    if report.trend is not None:
+        yield "Where: " + _where(report, report.trend)
+    yield "What to do: " + (_USE_X if discards else advise(report.findings))
+
+
+def _discards_information(report: DiagnosticReport) -> bool:
+    """Return whether the data side finds much more than the parameter side."""
+    sides, bounds = report.sides, report.bounds
+    if len(sides) < 2:
+        return False
+    parameters, data = sides["colt"], sides["predictive"]
+    more = data.distance_excess >= 2 * parameters.distance_excess
+    return more and bounds["predictive"] >= bounds["colt"] + _MUCH_MORE
+
+
+def _how_wrong(report: DiagnosticReport) -> str:
+    sides, bounds = report.sides, report.bounds
+    if not any(bounds.values()):
+        estimates = [
+            f"{side.distance_excess:.0%} on the side of {_SIDE[name]}"
+            for name, side in sides.items()
+        ]
+        return (
+            "How wrong: no misplaced mass can be certified with this number of pairs; "
+            f"the estimate is {' and '.join(estimates)}."
+        )
+    parts = []
+    for name, side in sides.items():
+        lower, mass = bounds[name], _MASS[name]
+        share = f"{lower:.0%}" if lower >= 0.01 else percent(float(f"{lower:.1g}"))
+        parts.append(
+            f"{_SIDE[name]}: at least {share} of {mass} is misplaced (estimate "
+            f"{max(lower, side.distance_excess):.0%})"
+            if lower > 0
+            else f"{_SIDE[name]}: no misplaced {mass} can be certified (estimate "
+            f"{side.distance_excess:.0%})"
+        )
+    leading = sides[report.leading_side or ""]
+    together = "Both bounds hold together" if len(sides) > 1 else "The bound holds"
     return (
-        f"How wrong: {bound}. This share, the distance, is {_DISTANCE}. {_PROBE}. The "
-        f"probe {colt.leading.name!r} found this difference."
+        f"How wrong: {'; '.join(parts)}. {together} with "
+        f"{leading.config.confidence:.0%} confidence. {_explained(report)} {_PROBE}. "
+        f"The probe {leading.leading.name!r} found the largest difference."
     )
+
+
+def _explained(report: DiagnosticReport) -> str:
+    """Return what the distances of this report are."""
+    text = f"The distance is {_DISTANCE}; what chance makes is subtracted."
+    if "predictive" in report.sides:
+        text += (
+            " On the data side, observations are compared with data that were "
+            "simulated from a posterior draw; at least half of such a distance is "
+            "misplaced posterior mass."
+        )
+    return text
+
+
+def _beside(report: DiagnosticReport) -> Iterator[str]:
+    """Yield what the verdict does not cover."""
+    if report.sides and not report.rejected:
+        others = [
+            name
+            for name, result in report.results.items()
+            if name not in report.sides and result.p_value <= report.level
+        ]
+        if others:
+            yield (
+                f"Beside the verdict: {', '.join(others)} alone would reject the "
+                f"posterior at the {percent(report.level)} level. The verdict does not "
+                "count that: one of several methods often rejects by chance. Repeat "
+                "the report with more simulations."
+            )
+    if "predictive" not in report.sides:
+        yield (
+            "Not tested: whether the posterior uses all the information in x. A "
+            "posterior that discards information can pass every test of parameters, "
+            "however wide it is. diagnose(…, simulator=simulator) tests it."
+        )
+    lost = 0 if report.replicates is None else int((~report.replicates.mask).sum())
+    if lost:
+        share = lost / len(report.replicates.mask) if report.replicates else 0
+        yield (
+            f"Simulator: it fails at {share:.0%} of the parameters that the posterior "
+            "draws. The data side leaves their pairs out."
+        )
 
 
 def _where(report: DiagnosticReport, trend: Trend) -> str:
@@ -292,11 +395,15 @@ def _where(report: DiagnosticReport, trend: Trend) -> str:
 
 def _cost(report: DiagnosticReport) -> str:
     cost = report.cost
-    text = (
-        f"Cost: {cost.num_simulations} pairs of a true parameter and its x, "
-        f"{cost.num_posterior_samples} posterior draws for each x, "
-        f"{sum(cost.seconds.values()):.1f} seconds."
-    )
+    text = f"Cost: {cost.num_simulations} pairs of a true parameter and its x, "
+    if cost.num_posterior_samples:
+        text += f"{cost.num_posterior_samples} posterior draws for each x, "
+    if report.replicates is not None:
+        text += (
+            f"{report.num_replicates} more simulations as replicates of "
+            f"{len(report.replicates.mask)} xs, "
+        )
+    text += f"{sum(cost.seconds.values()):.1f} seconds."
     if report.detectable is not None:
         text += (
             f" With this number of pairs an error that misplaces less than about "
@@ -308,15 +415,25 @@ def _cost(report: DiagnosticReport) -> str:
 def _how_decided(report: DiagnosticReport) -> str:
     text = (
         "How this is decided: a p-value is the probability of a result at least as "
-        "extreme if the posterior were correct. Holm's adjusted p-values account for "
-        "the number of methods: a correct posterior is rejected with a probability of "
-        f"at most {percent(report.level)}."
+        "extreme if the posterior were correct. "
     )
-    if "c2st" in report.results:
+    if len(report.sides) == 2:
         text += (
-            " The p-value of C2ST holds for large samples only, and so does this "
-            "probability."
+            "The verdict is one exact p-value of colt (parameters) and predictive "
+            "(data)"
         )
+    elif report.sides:
+        text += f"The verdict is the exact p-value of {next(iter(report.sides))}"
+    else:
+        text += "The verdict is the smallest p-value after Holm's adjustment"
+    text += (
+        ": a correct posterior is rejected with a probability of at most "
+        f"{percent(report.level)}."
+    )
+    if report.sides and len(report.results) > len(report.sides):
+        text += " The other methods are to be read beside it."
+    if "c2st" in report.results:
+        text += " The p-value of C2ST holds for large samples only."
     return text
 
 
@@ -343,7 +460,7 @@ def comparison_summary(comparison: ComparisonReport) -> str:
     table = [
         comparison_headline(comparison),
         rule,
-        *(_line(row, (10, 14, 10, 10, 15)) for row in distances),
+        *(_line(row, (10, 14, 12, 10, 15)) for row in distances),
         rule,
     ]
     return "\n\n".join(
@@ -368,44 +485,43 @@ def comparison_tables(
             "posterior",
             "distance",
             f"{confidence:.0%} interval",
-            "colt p",
-            "adjusted",
+            "side",
+            "p-value",
             "verdict",
         )
     ]
     methods: list[tuple[str, ...]] = [
-        ("adjusted p-value", *next(iter(comparison.reports.values())))
+        ("p-value", *next(iter(comparison.reports.values())))
     ]
     for name, report in comparison.reports.items():
         low, high = comparison.interval(name)
         distances.append(
             (
                 name,
-                f"{report['colt'].distance:.3f}",
+                f"{report.distance or 0:.3f}",
                 f"{low:.3f}-{high:.3f}",
-                f"{report['colt'].p_value:.2g}",
-                f"{report.adjusted['colt']:.2g}",
+                _SIDE[report.leading_side or "colt"],
+                f"{report.p_value:.2g}",
                 "rejected" if report.rejected else "not rejected",
             )
         )
-        methods.append((name, *(f"{p:.2g}" for p in report.adjusted.values())))
+        methods.append((name, *(f"{r.p_value:.2g}" for r in report.results.values())))
     return distances, methods
 
 
 def comparison_notes(comparison: ComparisonReport) -> Iterator[str]:
-    """Yield a sentence for each two posteriors, then three notes."""
+    """Yield a sentence for each two posteriors and each side, then three notes."""
     names = list(comparison.reports)
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
-            p_value = comparison.adjusted[first, second]
-            yield (
-                f"{first} is closer than {second} (p = {p_value:.2g})."
-                if p_value <= comparison.level
-                else f"{first} and {second} cannot be told apart (p = {p_value:.2g})."
+            yield " ".join(
+                _closer(comparison, side, first, second) for side in comparison.sides
             )
     yield (
-        f"The distance of a posterior is {_DISTANCE}. {_PROBE}. An error that no probe "
-        "found does not count, so look at the other methods too."
+        f"The distance of a posterior is {_DISTANCE}; what chance makes is subtracted. "
+        "The side with the larger certified distance is shown: parameters, or data "
+        f"that are compared with simulations from posterior draws. {_PROBE}. An error "
+        "that no probe found does not count, so look at the other methods too."
     )
     yield (
         '"a is closer than b" means: in none of the regions of its probes is a off by '
@@ -415,9 +531,21 @@ def comparison_notes(comparison: ComparisonReport) -> Iterator[str]:
     )
     yield (
         "Each verdict is about one posterior, at the "
-        f"{percent(comparison.level)} level, with Holm's adjustment for the number of "
-        "methods."
+        f"{percent(comparison.level)} level, by one p-value of both sides."
     )
+
+
+def _closer(comparison: ComparisonReport, side: str, first: str, second: str) -> str:
+    """Return whether one of two posteriors is closer on a side."""
+    place = f"On the side of {_SIDE[side]}, "
+    p_values = {
+        (a, b): comparison.adjusted[side, a, b]
+        for a, b in ((first, second), (second, first))
+    }
+    (a, b), p_value = min(p_values.items(), key=lambda item: item[1])
+    if p_value <= comparison.level:
+        return f"{place}{a} is closer than {b} (p = {p_value:.2g})."
+    return f"{place}{first} and {second} cannot be told apart (p = {p_value:.2g})."
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -427,8 +555,8 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _blocks(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table; columns that do not fit continue below."""
-    size = (WIDTH - _NAME) // 10
+    size = (WIDTH - _NAME) // _CELL
     for start in range(1, len(rows[0]), size):
         for name, *cells in rows:
-            shown = [cell[:9] for cell in cells[start - 1 : start - 1 + size]]
-            yield _line((name, *shown), (10,) * len(shown))
+            shown = [cell[: _CELL - 1] for cell in cells[start - 1 : start - 1 + size]]
+            yield _line((name, *shown), (_CELL,) * len(shown))

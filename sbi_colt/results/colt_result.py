@@ -15,7 +15,7 @@ from sbi_colt.probes.coordinates import make_frame
 from sbi_colt.probes.training import History
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.results.local import Evidence, Localization, LocalResult
-from sbi_colt.stats.intervals import wilson_interval
+from sbi_colt.stats.intervals import distance_margin, wilson_interval
 from sbi_colt.stats.nearness import nearness_weights
 from sbi_colt.stats.redraw import redraw_statistics, redrawn_p_value
 from sbi_colt.stats.uniformity import anderson_darling, ks_statistic
@@ -88,6 +88,8 @@ class CoLTResult:
             bound holds in any case.
         distance_lower: Certified lower bound of that distance, at
             ``config.confidence``.
+        chance_distance: The median of ``distance`` over re-drawn truths: how large
+            chance alone makes it with so many pairs.
         ranks: Randomised ranks of the leading probe, with shape ``(num_test,)``.
         probes: One entry per probe, in the order of the configuration.
         num_train: Pairs the probes were trained on.
@@ -127,6 +129,7 @@ class CoLTResult:
     statistic: float
     distance: float
     distance_lower: float
+    chance_distance: float
     ranks: Tensor = field(repr=False)
     probes: tuple[ProbeResult, ...] = field(repr=False)
     num_train: int
@@ -140,7 +143,13 @@ class CoLTResult:
     evidence: Evidence = field(repr=False)
 
     def __post_init__(self):
-        for name in ("p_value", "test_p_value", "distance", "distance_lower"):
+        for name in (
+            "p_value",
+            "test_p_value",
+            "distance",
+            "distance_lower",
+            "chance_distance",
+        ):
             check_share(name, getattr(self, name))
         if self.training_p_value is not None:
             check_share("training_p_value", self.training_p_value)
@@ -163,6 +172,20 @@ class CoLTResult:
     def leading(self) -> ProbeResult:
         """The probe with the largest statistic."""
         return max(self.probes, key=lambda probe: probe.statistic)
+
+    @property
+    def distance_excess(self) -> float:
+        """The distance beyond what chance makes, not below 0: an estimate to rank by.
+
+        With few test pairs most of ``distance`` is chance: its median under re-drawn
+        truths, ``chance_distance``, is subtracted.
+        """
+        return max(0.0, self.distance - self.chance_distance)
+
+    def distance_bound(self, confidence: float) -> float:
+        """Return the certified lower bound of the distance at another confidence."""
+        margin = distance_margin(self.num_test, len(self.probes), confidence)
+        return max(0.0, self.distance - margin)
 
     @property
     def shares(self) -> dict[str, float]:

@@ -46,13 +46,12 @@ _TOLERANCE = 1e-4
 _LAST_DIGITS = 8
 
 _UNSEEDED = (
-    "The posterior's draws do not follow the seed: with the same random state it gives "
+    "The draws of the {0} do not follow the seed: with the same random state it gives "
     "other draws, so they cannot be recognised."
 )
 _ADVICE = (
-    'Use a new folder and give the posterior a name with checkpoint_name="…"; you then '
-    "vouch that runs with this name and folder have the same posterior, and draws are "
-    "not compared."
+    'Use a new folder and give the {0} a name with checkpoint_name="…"; you then vouch '
+    "that runs with this name and folder have the same {0}, and draws are not compared."
 )
 
 
@@ -63,6 +62,7 @@ class Checkpoint:
         path: The folder, made where it does not exist.
         header: What the parts belong to, by the names of the arguments that say so. A
             folder with another header is refused.
+        subject: What made the parts, in messages.
 
     Example:
         >>> checkpoint = Checkpoint(None, {})
@@ -71,7 +71,13 @@ class Checkpoint:
         True
     """
 
-    def __init__(self, path: str | os.PathLike | None, header: dict[str, Any]):
+    def __init__(
+        self,
+        path: str | os.PathLike | None,
+        header: dict[str, Any],
+        subject: str = "posterior",
+    ):
+        self.subject = subject
         self.path = None if path is None else Path(path)
         self.header = header
         if self.path is None:
@@ -110,6 +116,7 @@ class Checkpoint:
         """
         if self.path is None or self.header.get("checkpoint_name") is not None:
             return
+        unseeded, advice = (text.format(self.subject) for text in (_UNSEEDED, _ADVICE))
         fresh = draw()
         stored = self._reference()
         if stored is None:
@@ -117,8 +124,8 @@ class Checkpoint:
         if stored["draws"] is fresh:  # this is the first run
             if not stored["follows_seed"]:
                 warn_caller(
-                    f"checkpoint: {_UNSEEDED} If this run is interrupted, it cannot be "
-                    f"resumed from {self.path}. {_ADVICE}"
+                    f"checkpoint: {unseeded} If this run is interrupted, it cannot be "
+                    f"resumed from {self.path}. {advice}"
                 )
             return
         if bool(stored["is_batched"]) != is_batched:
@@ -131,14 +138,15 @@ class Checkpoint:
             return
         if not stored["follows_seed"] or not _agree(fresh, draw()):
             raise ValueError(
-                f"checkpoint: {self.path} cannot be resumed. {_UNSEEDED} {_ADVICE}"
+                f"checkpoint: {self.path} cannot be resumed. {unseeded} {advice}"
             )
+        who = self.subject
         raise ValueError(
-            f"checkpoint: {self.path} holds draws of another posterior: with the same "
-            "random numbers at the same xs, this posterior gives other draws. Use "
-            "another folder, or the posterior of the run that made it. If it is the "
-            "same posterior and its draws depend on the machine (a GPU, long Markov "
-            f"chains), start again. {_ADVICE}"
+            f"checkpoint: {self.path} holds draws of another {who}: with the same "
+            f"random numbers and the same inputs, this {who} gives other draws. Use "
+            f"another folder, or the {who} of the run that made it. If it is the same "
+            f"{who} and its draws depend on the machine (a GPU, long Markov chains), "
+            f"start again. {advice}"
         )
 
     def load(self, name: str) -> dict[str, Tensor] | None:
@@ -165,7 +173,7 @@ class Checkpoint:
     def child(self, name: str, **more: Any) -> Checkpoint:
         """Return a checkpoint in a folder inside this one, with more in its header."""
         path = None if self.path is None else self.path / name
-        return Checkpoint(path, {**self.header, **more})
+        return Checkpoint(path, {**self.header, **more}, self.subject)
 
     def _check_header(self) -> None:
         assert self.path is not None
@@ -190,8 +198,8 @@ class Checkpoint:
         if damaged or (part and set(part) != {"draws", "is_batched", "follows_seed"}):
             raise ValueError(
                 f"checkpoint: {self.path / _REFERENCE}.npz, by which a run recognises "
-                "its posterior, is missing or damaged; delete the folder and start "
-                "again."
+                f"its {self.subject}, is missing or damaged; delete the folder and "
+                "start again."
             )
         return part
 

@@ -327,7 +327,8 @@ def _sample_one(
         if is_timeout(error):  # rejection sampling takes too long at this x
             empty.given_up[:] = not options.is_late()
             return i, empty
-        if isinstance(error, ValueError) and str(error).startswith("posterior:"):
+        is_form = isinstance(error, (TypeError, ValueError))
+        if is_form and str(error).startswith("posterior:"):
             raise  # the draws have the wrong form, at this x as at any other
         raise SamplingError(
             f"posterior: sampling failed at x number {i}: "

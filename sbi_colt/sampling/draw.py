@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -38,12 +39,20 @@ from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.collect import collect
 from sbi_colt.sampling.messages import report_given_up, report_late
 from sbi_colt.sampling.options import RunOptions
-from sbi_colt.sampling.pairs import make_pairs
+from sbi_colt.sampling.pairs import find_simulator, make_pairs
 from sbi_colt.sampling.pool import PosteriorSamples, SamplingError
+from sbi_colt.sampling.replicates import (
+    ReplicateOptions,
+    choose_pairs,
+    draws_of_posterior,
+    replicate,
+)
+from sbi_colt.sampling.simulator import Simulator
 
 __all__ = [
     "PosteriorSamples",
     "SamplingError",
+    "add_data_side",
     "draw",
     "draw_at_pairs",
     "draw_posterior_samples",
@@ -125,11 +134,15 @@ def make_draws(
     device: str | torch.device,
     num_workers: int,
     show_progress_bar: bool,
+    num_replicates: int = 0,
+    num_replicated_pairs: int | None = None,
     **options: Any,
 ) -> tuple[Draws, dict[str, float]]:
     """Return draws at pairs that are handed in or simulated, and the seconds by step.
 
     This is the first half of every front door; the arguments are those of `diagnose`.
+    Without posterior samples (``num_posterior_samples=0``) only the data side is made,
+    from one draw at each x that gets replicates.
     """
     device = checked_device(device)  # before the simulations
     common = {
@@ -137,17 +150,102 @@ def make_draws(
         "num_workers": num_workers,
         "show_progress_bar": show_progress_bar,
     }
-    start = time.perf_counter()
-    thetas, xs = make_pairs(prior, simulator, thetas, xs, num_simulations, **common)
-    simulated = time.perf_counter()
+    clock = Clock()
+    known = find_simulator(simulator, prior, thetas, seed)
+    how = ReplicateOptions(
+        num_replicates if known is not None else 0,
+        num_replicated_pairs,
+        checkpoint=options.get("checkpoint"),
+        checkpoint_name=options.get("checkpoint_name"),
+        **common,
+    )
+    thetas, xs = make_pairs(prior, known, thetas, xs, num_simulations, **common)
+    clock.add("simulation")
+    if num_posterior_samples == 0 and known is not None:
+        draws = draw_for_data_side(posterior, thetas, xs, known, how, device, **options)
+        clock.add("sampling and replicates")
+        return draws, clock.seconds
     draws = draw_at_pairs(
         posterior, thetas, xs, num_posterior_samples, device=device, **common, **options
     )
-    seconds = {
-        "simulation": simulated - start,
-        "sampling": time.perf_counter() - simulated,
-    }
-    return draws, seconds
+    clock.add("sampling")
+    if known is not None and how.num_replicates:
+        draws = add_data_side(draws, thetas, xs, known, how)
+        clock.add("replicates")
+    return draws, clock.seconds
+
+
+class Clock:
+    """Seconds by step: each step ends where it is added."""
+
+    def __init__(self):
+        self.seconds: dict[str, float] = {}
+        self.start = time.perf_counter()
+
+    def add(self, step: str) -> None:
+        """End a step."""
+        now = time.perf_counter()
+        self.seconds[step] = now - self.start
+        self.start = now
+
+
+def add_data_side(
+    draws: Draws, thetas: Any, xs: Any, simulator: Simulator, how: ReplicateOptions
+) -> Draws:
+    """Return draws with a data side: replicates at members of their bags.
+
+    Args:
+        draws: The parameter side, made at these pairs.
+        thetas: True parameters of all pairs handed in or simulated, ``(N, d)``.
+        xs: Their observations, with shape ``(N, …)``.
+        simulator: The simulator.
+        how: How many replicates, and how.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # xs with a NaN were reported before
+        thetas, xs, mask = clean_pairs(thetas, xs)
+    chosen = choose_pairs(len(thetas), how)
+    places = mask.cpu().nonzero().flatten()[chosen]  # among the pairs handed in
+    bags = draws_of_posterior(draws, places, thetas[chosen.to(thetas.device)], how.seed)
+    bags = bags.to(thetas.dtype)  # the simulator gets θ' in the precision of θ*
+    return draws.with_predictive(
+        replicate(simulator, xs[chosen.to(xs.device)].to(bags.device), bags, how)
+    )
+
+
+def draw_for_data_side(
+    posterior: Any,
+    thetas: Any,
+    xs: Any,
+    simulator: Simulator,
+    how: ReplicateOptions,
+    device: torch.device,
+    **options: Any,
+) -> Draws:
+    """Return draws without a parameter side: one θ' at each x that gets replicates.
+
+    An x at which the posterior cannot be sampled keeps its true parameter as θ'.
+    """
+    pairs = Draws(thetas, xs, cast(Tensor, None)).to(device)
+    chosen = choose_pairs(len(pairs), how).to(device)
+    result = sample_posterior(
+        posterior,
+        pairs.xs[chosen],
+        1,
+        seed=how.seed,
+        num_workers=how.num_workers,
+        show_progress_bar=how.show_progress_bar,
+        device=device,
+        **options,
+    )
+    _check_dimension(result.samples, pairs.dim)
+    complete = result.mask.to(device).unsqueeze(1)
+    of_posterior = torch.where(
+        complete, result.samples[0].to(pairs.thetas), pairs.thetas[chosen]
+    )
+    return pairs.with_predictive(
+        replicate(simulator, pairs.xs[chosen], of_posterior, how)
+    )
 
 
 def draw_at_pairs(
@@ -178,11 +276,7 @@ def draw_at_pairs(
     result = sample_posterior(
         posterior, xs, num_posterior_samples, device=device, **options
     )
-    if result.samples.shape[-1] != thetas.shape[1]:
-        raise ValueError(
-            f"posterior: expected draws of dimension {thetas.shape[1]}, that of "
-            f"thetas, got {result.samples.shape[-1]}."
-        )
+    _check_dimension(result.samples, thetas.shape[1])
     complete = result.mask
     samples = result.samples[:, complete.to(result.samples.device)]
     here = complete.to(thetas.device)
@@ -332,6 +426,14 @@ def run_seed(seed: int | None, checkpoint: str | os.PathLike | None = None) -> i
     if seed is None and known is not None:
         return known["seed"]
     return resolve_seed(seed)
+
+
+def _check_dimension(samples: Tensor, dim: int) -> None:
+    if samples.shape[-1] != dim:
+        raise ValueError(
+            f"posterior: expected draws of dimension {dim}, that of thetas, got "
+            f"{samples.shape[-1]}."
+        )
 
 
 def _checked_xs(xs: Any) -> Tensor:

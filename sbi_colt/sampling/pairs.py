@@ -7,17 +7,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from sbi_colt.arrays import as_float_tensor
 from sbi_colt.checks import check_integer, warn_caller
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng, resolve_seed
 from sbi_colt.sampling.parallel import in_parallel
 from sbi_colt.sampling.sbi_internals import process_prior
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
-__all__ = ["make_pairs", "simulate_pairs"]
+__all__ = ["find_simulator", "make_pairs", "simulate_at", "simulate_pairs"]
 
 # Parameters in one call of a simulator that takes batches, and in one task otherwise.
 _BLOCK = 256
@@ -36,6 +38,9 @@ def make_pairs(
 ) -> tuple[Any, Any]:
     """Return the pairs handed in, or simulate them from a prior and a simulator.
 
+    Where pairs are handed in, prior and simulator are not used here: the simulator may
+    be there to make replicates.
+
     Args:
         prior: Prior, or `None` with ``thetas`` and ``xs``.
         simulator: Simulator, or `None` with ``thetas`` and ``xs``.
@@ -44,15 +49,66 @@ def make_pairs(
         num_simulations: Pairs to simulate.
         **simulation: Further options of `simulate_pairs`.
     """
-    lacks_simulator = prior is None or simulator is None
-    if thetas is not None and xs is not None and lacks_simulator:
+    if thetas is not None and xs is not None:
         return thetas, xs
     if prior is not None and simulator is not None and thetas is None and xs is None:
         return simulate_pairs(prior, simulator, num_simulations, **simulation)
+    given = _given(thetas=thetas, xs=xs, prior=prior, simulator=simulator)
     raise ValueError(
         "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
-        "simulator."
+        f"simulator, got {given}."
     )
+
+
+def _given(**arguments: Any) -> str:
+    names = [name for name, value in arguments.items() if value is not None]
+    return ", ".join(names) or "none of them"
+
+
+def find_simulator(
+    function: Any, prior: Any, thetas: Any, seed: int
+) -> Simulator | None:
+    """Return a simulator whose calling convention is known, or `None` for none.
+
+    Trial calls find the convention, at parameters from the prior or, where pairs are
+    handed in, at some of theirs.
+
+    Args:
+        function: The user's simulator, or `None`.
+        prior: Prior, or `None` with ``thetas``.
+        thetas: True parameters of pairs handed in, or `None`.
+        seed: Seed of the run.
+    """
+    if function is None or isinstance(function, Simulator):
+        return function
+    if not callable(function):
+        raise TypeError(
+            f"simulator: expected a function of θ, got {type(function).__name__}."
+        )
+    source, is_numpy = _Given(thetas), isinstance(thetas, np.ndarray)
+    if prior is not None:
+        source, is_numpy = _process(prior, seed)
+    with isolated_rng(generator_from(seed, "trial")):
+        return Simulator(function, source, is_numpy)
+
+
+class _Given:
+    """Parameters of pairs, from which some are taken as from a prior."""
+
+    def __init__(self, thetas: Any):
+        self.thetas = thetas
+
+    def sample(self, shape: tuple[int]) -> Tensor:
+        thetas = as_float_tensor(self.thetas, "thetas")
+        return thetas[torch.randint(len(thetas), shape)].cpu()
+
+
+def _process(prior: Any, seed: int) -> tuple[Any, bool]:
+    """Return the prior as sbi has it, and whether the user's one gives NumPy arrays."""
+    with isolated_rng(generator_from(seed, "prior")), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Prior was provided as a sequence")
+        prior, _, is_numpy = process_prior(prior)
+    return prior, is_numpy
 
 
 def simulate_pairs(
@@ -92,16 +148,11 @@ def simulate_pairs(
         True
     """
     num_simulations = check_integer("num_simulations", num_simulations, least=1)
-    if not callable(simulator):
-        raise TypeError(
-            f"simulator: expected a function of θ, got {type(simulator).__name__}."
-        )
     seed = resolve_seed(seed)
-    with isolated_rng(generator_from(seed, "prior")), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Prior was provided as a sequence")
-        prior, _, is_numpy = process_prior(prior)
-    with isolated_rng(generator_from(seed, "trial")):
-        simulator = Simulator(simulator, prior, is_numpy)
+    known = find_simulator(simulator, prior, None, seed)
+    if known is None:
+        raise TypeError("simulator: expected a function of θ, got None.")
+    prior, _ = _process(prior, seed)
     progress = tqdm(
         total=num_simulations,
         desc="Simulating pairs",
@@ -110,7 +161,7 @@ def simulate_pairs(
     )
     with progress:
         thetas, xs, num_tried, errors = _simulate_until_enough(
-            prior, simulator, num_simulations, seed, num_workers, progress
+            prior, known, num_simulations, seed, num_workers, progress
         )
     if errors:
         warn_caller(
@@ -147,8 +198,8 @@ def _simulate_until_enough(
         wanted = math.ceil(missing)
         with isolated_rng(generator_from(seed, "theta", num_tried)):
             thetas = torch.as_tensor(prior.sample((wanted,))).float().clone()
-        for start, xs, failed in _simulate(
-            simulator, thetas, seed, num_tried, num_workers
+        for start, xs, failed in simulate_at(
+            simulator, thetas, num_workers, seed, num_tried
         ):
             errors += failed
             for theta, x in zip(thetas[start:], xs, strict=False):
@@ -160,17 +211,25 @@ def _simulate_until_enough(
     return kept_thetas, kept_xs, num_tried, errors
 
 
-def _simulate(
-    simulator: Simulator, thetas: Tensor, seed: int, offset: int, num_workers: int
+def simulate_at(
+    simulator: Simulator,
+    thetas: Tensor,
+    num_workers: int,
+    seed: int,
+    *stream: int | str,
 ) -> Iterator[tuple[int, list[Tensor | None], list[str]]]:
-    """Simulate in blocks of fixed size, for any number of workers alike."""
+    """Simulate once at each θ, in blocks whose size does not depend on the workers.
+
+    Yields, for each block, the place of its first θ, its data (`None` for a failure)
+    and the errors of the failures. Each block has a random stream of its own.
+    """
     size = _BLOCK if simulator.is_batched else _TASK
     tasks = (
         (
             simulator,
             thetas[start : start + size],
             start,
-            derive_seed(seed, offset, start),
+            derive_seed(seed, *stream, start),
         )
         for start in range(0, len(thetas), size)
     )

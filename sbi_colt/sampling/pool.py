@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from sbi_colt.arrays import as_output
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.options import RunOptions
 from sbi_colt.sampling.posteriors import BLOCK_DRAWS, Sampler
@@ -182,22 +183,13 @@ def propose(
 
 
 def _checked(proposals: Any, num: int, num_xs: int) -> Tensor:
-    expected = f"posterior: expected draws of shape ({num}, {num_xs}, d)"
-    if proposals is None:
-        raise ValueError(f"{expected}, got None.")
-    try:
-        proposals = torch.as_tensor(proposals)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{expected}, got {type(proposals).__name__}.") from error
-    if proposals.is_complex():
+    """Return draws as floats ``(num, num_xs, d)``; a single x may have no axis."""
+    shape = f"draws of shape ({num}, {num_xs}, d)"
+    draws = as_output(proposals, "posterior", shape)
+    if num_xs == 1 and draws.ndim in (1, 2) and len(draws) == num:
+        draws = draws.reshape(num, 1, -1)
+    if draws.ndim != 3 or draws.shape[:2] != (num, num_xs) or draws.shape[2] == 0:
         raise ValueError(
-            f"posterior: expected real draws, got {proposals.dtype}; return real and "
-            "imaginary parts as parameters of their own."
+            f"posterior: expected {shape}, d >= 1, got {tuple(draws.shape)}."
         )
-    if proposals.ndim != 3 or proposals.shape[:2] != (num, num_xs):
-        raise ValueError(f"{expected}, got {tuple(proposals.shape)}.")
-    if proposals.shape[2] == 0:
-        raise ValueError(f"{expected} with d >= 1, got {tuple(proposals.shape)}.")
-    if not proposals.is_floating_point():
-        proposals = proposals.float()
-    return proposals.detach()
+    return draws

@@ -88,7 +88,8 @@ class Sampler:
 
     Args:
         propose: Function of xs ``(n, …)``, a number of draws and a number of seconds
-            (or `None`) that returns draws with shape ``(num, n, d)``.
+            (or `None`) that returns draws with shape ``(num, n, d)``, or with shape
+            ``(num, d)`` at a single x.
         batched: Whether ``propose`` takes many xs at once; if not, n is 1.
         block: Most xs in one call, for a number of draws.
         prior: Where proposals may leave the prior's support, the prior.
@@ -228,9 +229,7 @@ def _batched(posterior: Any, _: Tensor | None = None, **options: Any) -> Callabl
         if rejects:
             most = _SECONDS_PER_X * len(xs)
             limit["max_sampling_time"] = most if seconds is None else seconds
-        samples = posterior.sample_batched(torch.Size((num,)), x=xs, **options, **limit)
-        # Amortized VI drops the axis of a single x.
-        return _with_batch(samples, num) if len(xs) == 1 else samples
+        return posterior.sample_batched(torch.Size((num,)), x=xs, **options, **limit)
 
     return propose
 
@@ -247,8 +246,7 @@ def _single(
             most = _SECONDS_PER_X if seconds is None else seconds
             limit["max_sampling_time"] = min(most, _SECONDS_PER_X)
         x = x if as_batch else x[0]
-        samples = posterior.sample(torch.Size((num,)), x=x, **options, **limit)
-        return _with_batch(samples, num)
+        return posterior.sample(torch.Size((num,)), x=x, **options, **limit)
 
     return propose
 
@@ -262,19 +260,9 @@ def _single_vi(posterior: VIPosterior, xs: Tensor) -> Callable:
         local.train(
             show_progress_bar=False, retrain_from_scratch=True, quality_control=False
         )
-        return _with_batch(local.sample(torch.Size((num,))), num)
+        return local.sample(torch.Size((num,)))
 
     return propose
-
-
-def _with_batch(samples: Any, num: int) -> Any:
-    """Give the draws of one x, ``(num, d)``, an axis for it."""
-    if samples is None:
-        return samples  # what is no array is named later
-    samples = torch.as_tensor(samples)
-    if samples.ndim == 1 and len(samples) == num:
-        return samples.reshape(num, 1, 1)
-    return samples.unsqueeze(1) if samples.ndim == 2 else samples
 
 
 def _silent(method: Callable) -> dict[str, bool]:

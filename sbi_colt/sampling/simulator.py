@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbi_colt.arrays import as_output
+
 __all__ = ["SimulationError", "Simulator"]
 
 # Rounds of trial calls: a simulator that sometimes fails may do so in the first ones.
@@ -132,10 +134,7 @@ class Simulator:
     def _output(self, thetas: Tensor) -> Tensor:
         thetas = thetas.clone()
         output = self.function(thetas.numpy() if self.is_numpy else thetas)
-        output = torch.as_tensor(output).clone()
-        if output.is_complex():
-            raise TypeError(f"expected real data, got {output.dtype}")
-        return output if output.is_floating_point() else output.float()
+        return as_output(output, "simulator", "an array of data").clone()
 
     def _one_output(self, theta: Tensor) -> Tensor:
         """Return the data of one θ; a scalar gets an axis."""

@@ -16,6 +16,7 @@ LAYERS = (
     ("probes",),
     ("config", "results"),
     ("colt", "baselines"),
+    ("predictive",),
     ("sampling",),
     ("run_colt", "methods"),
     ("report",),

@@ -14,6 +14,7 @@ from sbi_colt.benchmark.grid.runner import run_group
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.efficiency import efficiency_cells, efficiency_lines
 from sbi_colt.benchmark.studies.power import mean_powers, power_cells, power_lines
+from sbi_colt.benchmark.studies.predictive import predictive_lines
 from sbi_colt.benchmark.tables import summarise, table_lines
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +47,9 @@ def only(task):
         lambda: table_lines(only("blind")),
         lambda: table_lines(only("tree")),
         lambda: (RESULTS / "cost.txt").read_text().splitlines()[2:],
+        lambda: predictive_lines(RESULTS / "predictive.csv"),
     ],
-    ids=["power", "efficiency", "blind", "tree", "cost"],
+    ids=["power", "efficiency", "blind", "tree", "cost", "predictive"],
 )
 def test_the_tables_of_the_page_are_those_of_the_files(lines):
     page = (RESULTS / "README.md").read_text(encoding="utf-8")

@@ -22,8 +22,9 @@ def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
         p_values.append(colt.test(draws).p_value)
     assert p_values[1] < 1e-6 < 1e-2 < p_values[0]
     assert not CoordinateProbe(index=2).fits(dim=2)
-    with pytest.raises(ValueError, match="index: expected an integer >= 0"):
-        CoordinateProbe(index=-1)
+    assert CoordinateProbe(index=-1).fits(dim=1)  # the last one
+    with pytest.raises(ValueError, match="index: expected an integer >= -1"):
+        CoordinateProbe(index=-2)
 
 
 def test_relief_is_for_few_parameters():

@@ -9,7 +9,6 @@ from sbi_colt.probes.divergences import (
     cramer_von_mises,
     sinkhorn,
     uniform_grid,
-    wasserstein,
 )
 
 each_divergence = pytest.mark.parametrize("name", sorted(DIVERGENCES))
@@ -50,13 +49,6 @@ def test_grows_with_the_deviation(name):
 def test_gradient_agrees_with_finite_differences(name):
     ranks = skewed_ranks(12).requires_grad_()
     assert torch.autograd.gradcheck(DIVERGENCES[name], (ranks,), atol=1e-4, rtol=1e-2)
-
-
-def test_wasserstein_agrees_with_pot():
-    ranks = skewed_ranks(61)
-    grid = uniform_grid(61, ranks)
-    expected = ot.wasserstein_1d(ranks.numpy(), grid.numpy(), p=1)
-    assert wasserstein(ranks).item() == pytest.approx(expected, rel=1e-9)
 
 
 def test_cramer_von_mises_agrees_with_scipy():

@@ -25,7 +25,7 @@ def test_axes_are_those_of_the_draws(generator):
     members[:, 0, 7] *= 0.3  # q is too wide along its eighth axis
     probe = solved("axes", generator, members @ mixing.T, xs)
     assert isinstance(probe, AxesProbe)
-    axis = mixing.T @ probe.axes[:, probe.weights.argmax()]
+    axis = mixing.T @ probe.directions[:, probe.weights.argmax()]
     assert axis[7].abs() / axis.norm() > 0.8
 
 

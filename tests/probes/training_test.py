@@ -12,7 +12,7 @@ def fit(draws, config=QUICK, seed=0):
     return CoLT(config, seed=seed).fit(draws, show_progress_bar=False)
 
 
-@pytest.mark.parametrize("divergence", ["sinkhorn", "wasserstein", "cramer_von_mises"])
+@pytest.mark.parametrize("divergence", ["sinkhorn", "cramer_von_mises"])
 def test_training_finds_a_shift(make_draws, generator, divergence):
     config = make_config(
         probes=("centre",), divergence=divergence, learning_rate=3e-3, max_epochs=60

@@ -15,7 +15,7 @@ from matplotlib.colors import to_rgb
 
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.diagnose import diagnose_draws
-from sbi_colt.report.clouds import BLUE, GREEN, ORANGE
+from sbi_colt.report.colours import BLUE, GREEN, ORANGE
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),

@@ -22,7 +22,6 @@ from sbi_colt import (
     compare,
     diagnose,
     draw,
-    draw_posterior_samples,
     run_colt,
 )
 from sbi_colt.benchmark.posterior_zoo import exhibit, prior
@@ -136,45 +135,31 @@ def _simulator(thetas):
     return thetas + 0.5 * torch.randn_like(thetas)
 
 
-def test_draw_resumes_without_a_seed(kept):
-    draws, again = (
-        draw(
-            exhibit("npe-mdn").posterior,
-            prior(),
-            _simulator,
-            20,
-            5,
-            checkpoint=kept,
-            show_progress_bar=False,
-        )
-        for _ in range(2)
-    )
-    assert torch.equal(draws.samples, again.samples)
-
-
-@pytest.mark.parametrize("name", ["run_colt", "diagnose", "compare"])
+@pytest.mark.parametrize("name", ["draw", "run_colt", "diagnose", "compare"])
 def test_every_front_door_resumes_without_a_seed(kept, name, generator):
     posterior = Gaussian()
     thetas = torch.randn(40, 2, generator=generator)
     xs = thetas + torch.randn(40, 2, generator=generator)
-    options = {"config": QUICK, "checkpoint": kept, "show_progress_bar": False}
+    options = {"checkpoint": kept, "show_progress_bar": False}
+    simulated = {"num_simulations": 40, "num_posterior_samples": 9}
+    colt = {"config": QUICK, "methods": ("colt",)}
+    both = {"a": posterior, "b": Gaussian(scale=2.0)}
 
-    def p_value():
+    def number():
         if name == "run_colt":
-            return run_colt(thetas, xs, posterior, 9, **options).p_value
-        simulated = {"num_simulations": 40, "num_posterior_samples": 9}
+            return run_colt(thetas, xs, posterior, 9, config=QUICK, **options).p_value
+        made = (prior(), _simulator)
+        if name == "draw":
+            return float(draw(posterior, *made, **simulated, **options).samples.sum())
         if name == "diagnose":
-            options["methods"] = ("colt",)
-            report = diagnose(posterior, prior(), _simulator, **simulated, **options)
+            report = diagnose(posterior, *made, **simulated, **colt, **options)
             return report["colt"].p_value
-        options["methods"] = ("colt",)
-        both = {"a": posterior, "b": Gaussian(scale=2.0)}
-        comparison = compare(both, prior(), _simulator, **simulated, **options)
+        comparison = compare(both, *made, **simulated, **colt, **options)
         return comparison["a"].colt.p_value
 
-    first = p_value()
+    first = number()
     before = posterior.calls
-    assert p_value() == first
+    assert number() == first
     assert posterior.calls == before + 5  # the reference draws
 
 
@@ -230,6 +215,24 @@ def over_lambda(scale):
     return stretched(lambda noise: scale * noise)
 
 
+def narrow(scale):
+    """Far from zero: with scales 1 and 1.001, draws agree in six digits."""
+
+    def q(xs, num):
+        noise = torch.randn(num, *xs.shape, dtype=torch.float64)
+        return 1002 + 0.001 * (noise + 900 * (scale - 1))
+
+    return q
+
+
+class AtSomeXs(Gaussian):
+    """Another scale at the last ten xs only."""
+
+    def sample(self, shape, x):
+        is_last = x[..., :1] >= 20
+        return x + torch.where(is_last, self.scale, 1.0) * torch.randn(*shape, 2)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -240,8 +243,20 @@ def over_lambda(scale):
         over_lambda,
         lambda scale: Gaussian(scale=scale),
         lambda scale: Gaussian(scale=scale).batched,
+        narrow,
+        lambda scale: AtSomeXs(scale=scale),
     ],
-    ids=["method", "partial", "default", "global", "lambda", "object", "batched"],
+    ids=[
+        "method",
+        "partial",
+        "default",
+        "global",
+        "lambda",
+        "object",
+        "batched",
+        "narrow",
+        "some-xs",
+    ],
 )
 @pytest.mark.parametrize("changed", [1.001, 2.0])
 def test_another_posteriors_draws_are_never_returned(kept, make, changed):
@@ -257,6 +272,20 @@ def test_a_checkpoint_of_a_retrained_posterior_is_refused(kept, generator):
     sample(posterior, xs, 4, checkpoint=kept)
     with pytest.raises(ValueError, match="holds draws of another posterior"):
         sample(_retrained(posterior), xs, 4, seed=None, checkpoint=kept)
+
+
+def test_another_prior_support_is_another_posterior(kept, generator):
+    """The network is the same; only the prior's box differs."""
+    estimator = exhibit("npe-mdn").posterior.posterior_estimator
+    xs = torch.randn(30, 2, generator=generator)
+
+    def box(low):
+        prior = BoxUniform(low * torch.ones(2), 4 * torch.ones(2))
+        return DirectPosterior(estimator, prior)
+
+    sample(box(-4.0), xs, 50, checkpoint=kept)
+    with pytest.raises(ValueError, match="holds draws of another posterior"):
+        sample(box(0.0), xs, 50, checkpoint=kept, max_lost=1.0)
 
 
 @pytest.mark.slow
@@ -424,51 +453,3 @@ def test_a_run_that_began_a_moment_later_is_compared_too(kept):
 
     with pytest.raises(ValueError, match="holds draws of another posterior"):
         second.recognise(draw_while_the_other_writes, is_batched=True)
-
-
-def test_another_prior_support_is_another_posterior(tmp_path):
-    """The network is the same; only the prior's box differs."""
-    estimator = exhibit("npe-mdn").posterior.posterior_estimator
-    xs = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
-
-    def box(low):
-        prior = BoxUniform(low * torch.ones(2), 4 * torch.ones(2))
-        return DirectPosterior(estimator, prior)
-
-    options = {"seed": 0, "checkpoint": tmp_path, "show_progress_bar": False}
-    draw_posterior_samples(box(-4.0), xs, 50, **options)
-    with pytest.raises(ValueError, match="holds draws of another posterior"):
-        draw_posterior_samples(box(0.0), xs, 50, max_lost=1.0, **options)
-
-
-def test_a_narrow_posterior_far_from_zero_is_recognised(tmp_path):
-    """Both posteriors agree in six digits, and differ by 0.9 standard deviations."""
-    xs = torch.zeros(20, 1, dtype=torch.float64)
-
-    def narrow(shift):
-        def q(xs, num):
-            noise = torch.randn(num, *xs.shape, dtype=torch.float64)
-            return 1002 + 0.001 * (noise + shift)
-
-        return q
-
-    options = {"seed": 0, "checkpoint": tmp_path, "show_progress_bar": False}
-    draw_posterior_samples(narrow(0.0), xs, 20, **options)
-    with pytest.raises(ValueError, match="holds draws of another posterior"):
-        draw_posterior_samples(narrow(0.9), xs, 20, **options)
-
-
-def test_an_object_that_differs_at_some_xs_is_recognised(tmp_path):
-    class Shifted:
-        def __init__(self, shift):
-            self.shift = shift
-
-        def sample(self, shape, x):
-            draws = torch.randn(*shape, 1)
-            return draws + self.shift * (x[..., :1] > 0)
-
-    xs = torch.linspace(-1, 1, 40).unsqueeze(1)
-    options = {"seed": 0, "checkpoint": tmp_path, "show_progress_bar": False}
-    draw_posterior_samples(Shifted(0.0), xs, 20, **options)
-    with pytest.raises(ValueError, match="holds draws of another posterior"):
-        draw_posterior_samples(Shifted(3.0), xs, 20, **options)

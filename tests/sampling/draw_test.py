@@ -1,5 +1,6 @@
 """What the adapter takes and gives: foreign samplers, order, memory, devices."""
 
+import numpy as np
 import pytest
 import torch
 from sbi.inference.posteriors import DirectPosterior, EnsemblePosterior
@@ -62,27 +63,51 @@ def test_a_list_of_xs_is_named():
         sample(numpy_posterior, [torch.zeros(2)], 5)
 
 
-class ReturnsNothing(Gaussian):
+class Returns(Gaussian):
+    """Returns one thing, through `sample` or as a callable."""
+
+    def __init__(self, made):
+        super().__init__()
+        self.made = made
+
     def sample(self, shape, x):
-        return None
+        return self.made
+
+    def batched(self, xs, num):
+        return self.made
 
 
+@pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize(
-    ("posterior", "message"),
+    ("made", "message"),
     [
-        (lambda xs, num: None, r"expected draws of shape \(5, 3, d\), got None"),
-        (ReturnsNothing(), r"expected draws of shape \(5, 1, d\), got None"),
-        (lambda xs, num: "draws", r"expected draws of shape \(5, 3, d\), got str"),
-        (
-            lambda xs, num: xs + 1j * torch.randn(num, *xs.shape),
-            "expected real draws, got torch.complex64",
-        ),
-        (lambda xs, num: xs.new_zeros(num, len(xs), 0), ".*with d >= 1"),
+        (None, r"expected draws of shape \(5, ., d\), got None"),
+        ("draws", r"expected draws of shape \(5, ., d\), got str"),
+        ([[1.0], [2.0, 3.0]], r"expected draws of shape .*, got list that is no array"),
+        (torch.eye(5).to_sparse(), "expected a dense tensor.*convert it with to_dense"),
+        (torch.zeros(5, 3, 2) * 1j, "expected real numbers, got torch.complex64"),
+        (np.zeros((5, 3, 2)) * 1j, "expected real numbers, got complex128"),
+        (torch.zeros(5, 3, 0), r"expected draws of shape .*d >= 1, got \(5, 3, 0\)"),
     ],
 )
-def test_what_are_no_draws_is_named(posterior, message):
-    with pytest.raises(ValueError, match=f"posterior: {message}"):
-        sample(posterior, torch.zeros(3, 2), 5)
+def test_what_are_no_draws_is_named(made, message, batched):
+    posterior = Returns(made)
+    with pytest.raises((TypeError, ValueError), match=f"^posterior: {message}"):
+        sample(posterior.batched if batched else posterior, torch.zeros(3, 2), 5)
+
+
+def test_numbers_of_every_form_are_draws():
+    """Lists, integers beyond single precision, and bytes in another order."""
+    for made in (
+        [[[0.0, 1.0]] * 3] * 5,
+        torch.full((5, 3, 2), 2**24 + 1),
+        np.full((5, 3, 2), 0.1, dtype=">f8"),
+    ):
+        draws = sample(Returns(made).batched, torch.zeros(3, 2), 5)
+        assert torch.equal(
+            draws.double()[0, 0, 1],
+            torch.as_tensor(np.asarray(made)[0, 0, 1].astype("=f8")),
+        )
 
 
 @pytest.mark.parametrize(

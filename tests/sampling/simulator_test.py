@@ -5,25 +5,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from stand_ins import simulate, torch_batch, torch_single
 
-from sbi_colt.sampling.pairs import simulate_pairs
 from sbi_colt.sampling.simulator import SimulationError
-
-PRIOR = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
-
-
-def simulate(simulator, num=60, prior=PRIOR, **options):
-    options = {"seed": 0, "show_progress_bar": False} | options
-    return simulate_pairs(prior, simulator, num, **options)
-
-
-def torch_batch(thetas):
-    return thetas[:, :1] + 0.1 * torch.randn(len(thetas), 1)
-
-
-def torch_single(theta):
-    assert theta.ndim == 1
-    return theta[:1] + 0.1 * torch.randn(1)
 
 
 def torch_either(thetas):
@@ -168,6 +152,20 @@ def test_a_simulator_that_always_fails_is_an_error():
 
     with pytest.raises(SimulationError, match=r"each of 20 trials failed.*no licence"):
         simulate(broken)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (None, "expected an array of data, got None"),
+        ("data", "expected an array of data, got str"),
+        (torch.eye(2).to_sparse(), "expected a dense tensor.*to_dense"),
+        (np.array([1j]), "expected real numbers, got complex128"),
+    ],
+)
+def test_what_are_no_data_is_named(output, message):
+    with pytest.raises(SimulationError, match=f"TypeError: simulator: {message}"):
+        simulate(lambda theta: output)
 
 
 # Simulators that change what they are given

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from sbi_colt.benchmark.methods import METHODS
+from sbi_colt.benchmark.methods import METHODS, known_methods
 from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task, setting_of
 from sbi_colt.benchmark.tasks.task import Setting
 
@@ -37,7 +37,7 @@ class Cell:
         dim_x: Dimension of x.
         dim: Dimension of θ.
         alpha: Size of the error.
-        method: Name of a method in `METHODS`, or ``"exact-c2st"``.
+        method: Name of a method in `benchmark.methods`, or ``"exact-c2st"``.
         seed: Seed of task, training and batches.
         num_batches: Test batches.
         draws_per_step: Draws that the paper's variants see in a training step, or
@@ -148,11 +148,10 @@ def paper_cells() -> list[Cell]:
 
 
 def _check_method(method: str, task: str) -> None:
-    if method == EXACT and not SETTINGS[task].is_trained:
+    known = (*known_methods(), EXACT)
+    if method not in known:
+        raise ValueError(f"method: expected one of {', '.join(known)}, got {method!r}.")
+    if method not in METHODS and not SETTINGS[task].is_trained:
         raise ValueError(
-            f"method: {EXACT} is for trained posteriors alone, got the task {task!r}."
-        )
-    if method not in METHODS and method != EXACT:
-        raise ValueError(
-            f"method: expected one of {', '.join(METHODS)}, {EXACT}, got {method!r}."
+            f"method: {method} is for trained posteriors alone, got the task {task!r}."
         )

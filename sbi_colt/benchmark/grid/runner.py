@@ -30,7 +30,7 @@ from sbi_colt.benchmark.grid.rows import (
     plain_row,
     read_rows,
 )
-from sbi_colt.benchmark.methods import METHODS
+from sbi_colt.benchmark.methods import known_methods
 from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task
 from sbi_colt.benchmark.tasks.task import Setting, Task
 from sbi_colt.benchmark.tasks.trained import TrainedTask
@@ -157,7 +157,7 @@ class _Run:
     def __init__(self, cell: Cell, train: Draws, setting: Setting):
         self.cell = cell
         start = time.perf_counter()
-        make = METHODS[cell.method]
+        make = known_methods()[cell.method]
         self.tester = make(train, setting, cell.seed, cell.draws_per_step)
         self.fit_seconds = time.perf_counter() - start
         self.test_seconds = 0.0

@@ -16,7 +16,7 @@ from sbi_colt.benchmark.grid.cells import (
     paper_cells,
     trained_cells,
 )
-from sbi_colt.benchmark.methods import METHODS
+from sbi_colt.benchmark.methods import known_methods
 from sbi_colt.benchmark.studies.shared import (
     at_least,
     dims_option,
@@ -27,7 +27,9 @@ from sbi_colt.benchmark.tasks.settings import SETTINGS
 
 _TASK = f"names of tasks, of {', '.join(SETTINGS)}"
 _ALPHA = "sizes of the error (default: the paper's)"
-_METHODS = f"names of methods, of {', '.join(METHODS)} (default: all)"
+_METHODS = (
+    f"names of methods, of {', '.join(known_methods())} (default: all but predictive)"
+)
 _BATCHES = "test batches in a cell (default: 100)"
 _STEP = "draws that the paper's variants see in a training step (default: all)"
 _TRAINED = (

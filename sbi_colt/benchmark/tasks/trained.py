@@ -19,7 +19,7 @@ from torch import Tensor
 from sbi_colt.benchmark.tasks.outliers import Outliers
 from sbi_colt.benchmark.tasks.task import Setting
 from sbi_colt.benchmark.tasks.two_moons import TwoMoons
-from sbi_colt.draws import Draws
+from sbi_colt.draws import Draws, make_predictive
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.draw import draw_posterior_samples
 from sbi_colt.sampling.sbi_internals import train_quietly
@@ -27,6 +27,7 @@ from sbi_colt.sampling.sbi_internals import train_quietly
 __all__ = ["PROBLEMS", "SETTINGS", "TrainedTask"]
 
 _NUM_EXACT = 1000  # draws of either kind for the accuracy at one x
+_NUM_REPLICATES = 9  # on the data side
 PROBLEMS = {"two-moons": TwoMoons(), "outliers": Outliers()}
 _TRAINERS = {"npe": NPE, "fmpe": FMPE}
 
@@ -67,7 +68,14 @@ class TrainedTask:
             thetas = problem.prior().sample((num_pairs,))
             xs = problem.simulate(thetas)
         samples = self._sample(xs, num_posterior_samples, generator)
-        return Draws(thetas, xs, samples, shuffle=False)
+        draws = Draws(thetas, xs, samples, shuffle=False)
+        of_posterior = self._sample(xs, 1, generator)[0]
+        with isolated_rng(generator):
+            replicates = [
+                problem.simulate(of_posterior) for _ in range(_NUM_REPLICATES)
+            ]
+        data = make_predictive(xs, of_posterior, torch.stack(replicates))
+        return draws.with_predictive(data)
 
     def accuracy(self, num_xs: int, generator: torch.Generator) -> float:
         """Return the mean accuracy of a classifier against exact draws (C2ST).

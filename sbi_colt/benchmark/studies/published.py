@@ -1,0 +1,292 @@
+"""Diagnose posteriors that sbi trained on problems of the sbi benchmark.
+
+Seven problems (Lueckmann et al. 2021); NPE with MAF and with NSF on all of them, FMPE
+on three and NLE on two, each with 1000 and with 10,000 simulations. What is true of a
+posterior is measured against draws of the true posterior at ten observations: the
+accuracy of a classifier (C2ST) and ratios of widths. Beside it stand the parameter
+side, the data side and the verdict of diagnose, and SBC, TARP and L-C2ST.
+
+The budget "default" is that of diagnose; "large" has 5000 pairs with 100 draws and 5000
+replicates, without L-C2ST and NLE. NLE, whose draws are slow, gets the data side alone
+as its verdict; its parameter side is measured by itself, with 50 xs and 100 draws.
+
+Posteriors and truths are kept in a folder and rows in a CSV file, so that an
+interrupted run goes on (training: an hour on one core; a budget: another hour).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from sbi.diagnostics.lc2st import LC2ST
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from sbi_colt.benchmark.grid.published import (
+    PublishedRow,
+    append_row,
+    read_published,
+)
+from sbi_colt.benchmark.published_table import posterior_name, published_lines
+from sbi_colt.benchmark.studies.shared import QUIET, at_least
+from sbi_colt.benchmark.tasks.published import PROBLEMS
+from sbi_colt.benchmark.tasks.published.trained import TRAINED, Trained, load_or_train
+from sbi_colt.benchmark.tasks.published.truth import (
+    Truth,
+    observations,
+    read_or_measure,
+)
+from sbi_colt.diagnose import diagnose
+from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
+from sbi_colt.sampling.draw import draw_posterior_samples
+from sbi_colt.sampling.parallel import one_thread
+
+_BUDGETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "large": {
+        "num_simulations": 5000,
+        "num_posterior_samples": 100,
+        "num_replicates": 9,
+        "num_replicated_pairs": 5000 // 9,
+        "methods": ("colt", "predictive", "sbc", "tarp"),
+    },
+}
+_SLOW_SAMPLER = {"num_simulations": 50, "num_posterior_samples": 100}
+_DATA_STEPS = ("replicates", "predictive")
+_LEVEL = 0.05
+_NUM_LC2ST_PAIRS = 1000
+_NUM_LC2ST_DRAWS = 1000  # at each observation
+_NUM_LC2ST_TRIALS = 100  # under the null hypothesis, as in sbi
+
+OPTIONS = {
+    **QUIET,
+    "--models": {
+        "type": Path,
+        "default": Path("published-models"),
+        "metavar": "FOLDER",
+        "help": "folder of trained posteriors (default: %(default)s)",
+    },
+    "--out": {
+        "type": Path,
+        "default": Path("published.csv"),
+        "metavar": "FILE",
+        "help": "the CSV file (default: %(default)s)",
+    },
+    "--budget": {
+        "choices": list(_BUDGETS),
+        "default": "default",
+        "help": "pairs, draws and replicates (default: %(default)s)",
+    },
+    "--seeds": {
+        "type": at_least(1),
+        "default": 1,
+        "help": "number of seeds of the diagnostics (default: 1)",
+    },
+    "--task": {
+        "nargs": "+",
+        "choices": list(PROBLEMS),
+        "default": list(PROBLEMS),
+        "metavar": "TASK",
+        "help": f"only these of {', '.join(PROBLEMS)}",
+    },
+    "--estimator": {
+        "nargs": "+",
+        "choices": sorted({which.estimator for which in TRAINED}),
+        "metavar": "NAME",
+        "help": "only these of npe-maf, npe-nsf, fmpe, nle-maf",
+    },
+    "--simulations": {
+        "nargs": "+",
+        "type": at_least(1),
+        "metavar": "NUMBER",
+        "help": "only posteriors that were trained on 1000 or 10000",
+    },
+    "--train-only": {
+        "action": "store_true",
+        "help": "train and measure the truth, without diagnostics",
+    },
+    "--table-only": {
+        "action": "store_true",
+        "help": "print the rows of the CSV file, and run nothing",
+    },
+}
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Yield a table of truths and diagnostics, and how well they agree."""
+    chosen = _chosen(options)
+    if options.train_only:
+        yield from _train(chosen, options)
+        return
+    keys = {
+        (which.task, which.estimator, which.num_simulations, options.budget, seed)
+        for which in chosen
+        for seed in range(options.seeds)
+    }
+    if not options.table_only:
+        _fill(chosen, options)
+    rows = [row for row in read_published(options.out) if row.key in keys]
+    yield from published_lines(rows)
+
+
+def _chosen(options: argparse.Namespace) -> list[Trained]:
+    """Return the posteriors that are asked for."""
+    return [
+        which
+        for which in TRAINED
+        if which.task in options.task
+        and which.estimator in (options.estimator or [which.estimator])
+        and which.num_simulations in (options.simulations or [which.num_simulations])
+        and (options.budget == "default" or which.estimator != "nle-maf")
+    ]
+
+
+def _train(chosen: Sequence[Trained], options: argparse.Namespace) -> Iterator[str]:
+    yield f"{'posterior':<30}{'trained':>9}{'C2ST':>7}{'widths':>13}"
+    for which in chosen:
+        with one_thread():
+            _, truth = _posterior_and_truth(which, options.models)
+        low, high = min(truth.width_ratios), max(truth.width_ratios)
+        widths = f"{low:.2f}-{high:.2f}"
+        seconds = f"{truth.train_seconds:.0f} s"
+        yield f"{posterior_name(which):<30}{seconds:>9}{truth.c2st:>7.3f}{widths:>13}"
+
+
+def _posterior_and_truth(which: Trained, folder: Path) -> tuple[Any, Truth]:
+    posterior, seconds = load_or_train(which, folder)
+    return posterior, read_or_measure(which, posterior, seconds, folder)
+
+
+def _fill(chosen: Sequence[Trained], options: argparse.Namespace) -> None:
+    """Measure what the CSV file does not have yet."""
+    done = {row.key for row in read_published(options.out)}
+    progress = tqdm(chosen, desc="Posteriors", disable=options.quiet)
+    for which in progress:
+        progress.set_postfix_str(which.name)
+        for seed in range(options.seeds):
+            key = (which.task, which.estimator, which.num_simulations)
+            if (*key, options.budget, seed) in done:
+                continue
+            with one_thread():
+                posterior, truth = _posterior_and_truth(which, options.models)
+                row = measure(which, posterior, truth, options.budget, seed)
+            append_row(options.out, row, options.command_line)
+
+
+def measure(
+    which: Trained, posterior: Any, truth: Truth, budget: str, seed: int
+) -> PublishedRow:
+    """Return the row of a posterior: its truth and all diagnostics.
+
+    Args:
+        which: Which posterior.
+        posterior: The posterior.
+        truth: What is true of it.
+        budget: A name in `_BUDGETS`.
+        seed: Seed of the diagnostics.
+    """
+    problem = which.problem
+    is_slow = which.estimator.startswith("nle")
+
+    def report_of(**settings: Any) -> Any:
+        return diagnose(
+            posterior,
+            problem.prior(),
+            problem.simulate,
+            seed=derive_seed(seed, "published study", which.name),
+            show_progress_bar=False,
+            **settings,
+        )
+
+    if is_slow:
+        methods = ("colt", "sbc", "tarp")
+        parameters = report_of(methods=methods, **_SLOW_SAMPLER)
+        data = report_of(methods=("predictive",))
+    else:
+        parameters = data = report_of(**_BUDGETS[budget])
+    share, seconds = math.nan, math.nan
+    if budget == "default" and not is_slow:
+        share, seconds = _lc2st(which, posterior, seed)
+    return PublishedRow(
+        which.task,
+        which.estimator,
+        which.num_simulations,
+        budget,
+        seed,
+        truth.c2st,
+        min(truth.width_ratios),
+        max(truth.width_ratios),
+        *_side(parameters["colt"]),
+        *_side(data["predictive"]),
+        float(data.p_value),
+        float(data.distance),
+        float(data.distance_lower),
+        float(parameters["sbc"].p_value),
+        float(parameters["tarp"].p_value),
+        share,
+        truth.train_seconds,
+        *_seconds(parameters, data),
+        seconds,
+    )
+
+
+def _side(result: Any) -> tuple[float, float, float]:
+    """Return p-value, distance and bound of one side."""
+    return float(result.p_value), float(result.distance), float(result.distance_lower)
+
+
+def _seconds(parameters: Any, data: Any) -> tuple[float, float, float, float]:
+    """Return the seconds of the parameter side, the data side, SBC and TARP."""
+    spent = parameters.cost.seconds
+    parameter_side = sum(spent[step] for step in ("simulation", "sampling", "colt"))
+    steps = data.cost.seconds
+    if data is parameters:
+        steps = {name: steps[name] for name in steps if name in _DATA_STEPS}
+    return parameter_side, sum(steps.values()), spent["sbc"], spent["tarp"]
+
+
+def _lc2st(which: Trained, posterior: Any, seed: int) -> tuple[float, float]:
+    """Return the share of observations that L-C2ST rejects, and its seconds.
+
+    Linhart et al. (2023), as in sbi, trained on fresh pairs with one draw each, with
+    standardised inputs.
+    """
+    start = time.perf_counter()
+    generator = generator_from(seed, "published L-C2ST", which.name)
+    problem = which.problem
+    with isolated_rng(generator):
+        thetas = problem.prior().sample((_NUM_LC2ST_PAIRS,))
+        xs = problem.simulate(thetas)
+    x_o = observations(which.task)
+
+    def draws(xs: torch.Tensor, num: int) -> torch.Tensor:
+        seed = int(torch.randint(2**31, (1,), generator=generator))
+        return draw_posterior_samples(
+            posterior, xs, num, seed=seed, show_progress_bar=False
+        )
+
+    # One thread, as for the classifiers of the truth.
+    with warnings.catch_warnings(), threadpool_limits(1), isolated_rng(generator):
+        warnings.simplefilter("ignore")  # of a classifier that has not converged
+        test = LC2ST(
+            thetas,
+            xs,
+            draws(xs, 1)[0],
+            seed=1,
+            z_score=True,
+            num_trials_null=_NUM_LC2ST_TRIALS,
+        )
+        test.train_on_observed_data(verbosity=0)
+        test.train_under_null_hypothesis(verbosity=0)
+        theta_o = draws(x_o, _NUM_LC2ST_DRAWS)  # (draws, 10, d)
+        p_values = [test.p_value(theta_o[:, i], x) for i, x in enumerate(x_o)]
+    share = fmean(p_value <= _LEVEL for p_value in p_values)
+    return share, time.perf_counter() - start

@@ -1,0 +1,249 @@
+"""The data side: replicates x' ~ p(· | θ') at one posterior draw θ' for each x.
+
+*One θ' per x.* θ' is a random member of the whole bag {θ*, θ^1, …, θ^K}, true parameter
+included, or a fresh draw where the parameter side is not wanted. If q is right, (θ', x)
+is then a pair from the joint distribution, and given all bags as sets the place of θ*
+is still uniform. So both sides may use the same pairs, and their p-values are
+independent. "One of the K draws" would not do.
+
+*Nothing is selected.* An x at which the posterior could not be sampled keeps its true
+parameter as θ', which is right for every q: no x is lost because of q, and the p-value
+stays exact. Where a simulation fails, it is made again *at the same θ'*: x is finite by
+selection, so its replicates have to be. A θ' at which the simulator fails again and
+again loses its pair. That depends on θ' alone, which is harmless here. Never is another
+θ' drawn in its place.
+
+*Rounds.* Each of the M rounds simulates once at every θ', with random numbers of its
+own. Two identical rounds betray a simulator that seeds itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from sbi_colt.checks import check_integer, warn_caller
+from sbi_colt.draws import Draws, make_predictive
+from sbi_colt.randomness import digest, generator_from
+from sbi_colt.sampling.checkpoint import Checkpoint
+from sbi_colt.sampling.pairs import simulate_at
+from sbi_colt.sampling.simulator import SimulationError, Simulator
+
+__all__ = ["ReplicateOptions", "choose_pairs", "draws_of_posterior", "replicate"]
+
+# A θ' at which fewer than M of this many times M simulations succeed loses its pair.
+_MAX_ROUNDS = 4
+# By default a tenth of the pairs have replicates, but at least this many.
+_MIN_REPLICATED = 50
+# Fewer pairs than this cannot be split into training and test pairs.
+_FEWEST = 20
+
+
+@dataclass(frozen=True)
+class ReplicateOptions:
+    """How many replicates are made, and how.
+
+    Args:
+        num_replicates: Replicates for each pair, M; 0 for no data side.
+        num_replicated_pairs: Pairs that have replicates, n; by default a tenth of all
+            pairs, and at least 50.
+        seed: Seed of the run.
+        num_workers: Processes for a simulator that takes one θ at a time.
+        show_progress_bar: Whether to show progress.
+        checkpoint: The folder of the run's checkpoint, or `None`.
+        checkpoint_name: The name by which the user vouches for posterior and simulator.
+    """
+
+    num_replicates: int = 9
+    num_replicated_pairs: int | None = None
+    seed: int = 0
+    num_workers: int = 1
+    show_progress_bar: bool = True
+    checkpoint: str | os.PathLike | None = None
+    checkpoint_name: str | None = None
+
+    def __post_init__(self):
+        check_integer("num_replicates", self.num_replicates, least=0)
+        if self.num_replicated_pairs is not None:
+            check_integer("num_replicated_pairs", self.num_replicated_pairs, least=1)
+
+
+def choose_pairs(num_pairs: int, options: ReplicateOptions) -> Tensor:
+    """Return the positions of the pairs that get replicates, with shape ``(n,)``.
+
+    They are chosen at random: the caller may have sorted the pairs by x.
+    """
+    number = options.num_replicated_pairs
+    if number is None:
+        number = max(_MIN_REPLICATED, num_pairs // 10)
+    generator = generator_from(options.seed, "replicated pairs")
+    order = torch.randperm(num_pairs, generator=generator)
+    return order[: min(number, num_pairs)]
+
+
+def draws_of_posterior(
+    draws: Draws, places: Tensor, thetas: Tensor, seed: int
+) -> Tensor:
+    """Return a random member of the whole bag of each chosen pair, ``(n, d)``.
+
+    Args:
+        draws: The parameter side.
+        places: Where the chosen pairs stood among the pairs handed in, ``(n,)``.
+        thetas: Their true parameters, with shape ``(n, d)``. They stand in where the
+            posterior could not be sampled.
+        seed: Seed of the run.
+    """
+    rows = torch.full((len(draws.mask),), -1)
+    rows[draws.index] = torch.arange(len(draws))
+    rows = rows[places]  # −1 where there are no draws
+    size = draws.num_posterior_samples + 1
+    generator = generator_from(seed, "members of bags")
+    members = torch.randint(size, rows.shape, generator=generator)
+    is_draw = ((rows >= 0) & (members > 0)).to(draws.thetas.device)
+    picked = draws.samples[(members - 1).clamp_min(0), rows]
+    return torch.where(is_draw.unsqueeze(1), picked, thetas.to(draws.thetas))
+
+
+def replicate(
+    simulator: Simulator, xs: Tensor, thetas: Tensor, options: ReplicateOptions
+) -> Draws:
+    """Simulate M replicates at each θ', and return the data side.
+
+    Args:
+        simulator: The simulator.
+        xs: Observations, finite, with shape ``(n, …)``.
+        thetas: One θ' for each x, with shape ``(n, d)``.
+        options: How many, and how.
+
+    Returns:
+        Draws with the roles swapped; ``mask`` tells which of the n pairs were kept.
+    """
+    number = options.num_replicates
+    found: list[list[Tensor]] = [[] for _ in xs]
+    errors: list[str] = []
+    checkpoint = _checkpoint(simulator, thetas, options)
+    progress = tqdm(
+        total=len(xs) * number,
+        desc=f"Simulating {number} replicates per x",
+        disable=not options.show_progress_bar,
+        leave=False,
+    )
+    with progress:
+        for turn in range(max(20, _MAX_ROUNDS * number)):
+            missing = [i for i, own in enumerate(found) if len(own) < number]
+            if not missing or (turn >= number and not any(found)):
+                break
+            for place, x in _round(
+                simulator, thetas, missing, turn, options, checkpoint, errors
+            ):
+                found[place].append(x)
+                progress.update(1)
+    kept = torch.tensor([len(own) >= number for own in found])
+    _report_failures(kept, errors)
+    _check_shapes(found, tuple(xs.shape[1:]))
+    rows = [torch.stack(found[i]) for i in kept.nonzero().flatten().tolist()]
+    here = kept.to(xs.device)
+    xs, thetas = xs[here], thetas[here]
+    replicates = torch.stack(rows, dim=1).reshape(number, *xs.shape)
+    data = make_predictive(xs, thetas, replicates.to(xs.device))
+    return Draws(
+        data.thetas,
+        data.xs,
+        data.samples,
+        mask=kept,
+        index=kept.nonzero().flatten(),
+        keys=data.keys,
+    )
+
+
+def _round(
+    simulator: Simulator,
+    thetas: Tensor,
+    places: list[int],
+    turn: int,
+    options: ReplicateOptions,
+    checkpoint: Checkpoint,
+    errors: list[str],
+) -> Iterator[tuple[int, Tensor]]:
+    """Simulate once at some of the θ', and yield what succeeded with its place."""
+    part = checkpoint.load(f"round-{turn}")
+    if part is not None:
+        errors += ["in an earlier run"] * (len(places) - len(part["places"]))
+        yield from zip(part["places"].tolist(), part["xs"], strict=True)
+        return
+    good: list[tuple[int, Tensor]] = []
+    stream = (options.seed, "replicates", turn)
+    at = thetas[places].cpu()
+    for start, outputs, failed in simulate_at(
+        simulator, at, options.num_workers, *stream
+    ):
+        errors += failed
+        done = [(places[start + i], x) for i, x in enumerate(outputs) if x is not None]
+        good += done
+        yield from done
+    if checkpoint.path is not None and len({x.shape for _, x in good}) == 1:
+        kept = {
+            "places": torch.tensor([place for place, _ in good]),
+            "xs": torch.stack([x for _, x in good]),
+        }
+        checkpoint.save(f"round-{turn}", kept)
+
+
+def _checkpoint(
+    simulator: Simulator, thetas: Tensor, options: ReplicateOptions
+) -> Checkpoint:
+    """Return the checkpoint of the replicates, if it is that of this simulator."""
+    folder = options.checkpoint
+    header = {
+        "seed": options.seed,
+        "num_replicates": options.num_replicates,
+        "thetas_of_posterior": digest(thetas),
+        "checkpoint_name": options.checkpoint_name,
+    }
+    path = None if folder is None else os.path.join(folder, "replicates")
+    checkpoint = Checkpoint(path, header, subject="simulator")
+
+    def few() -> Tensor:
+        at, stream = thetas[:4].cpu(), (options.seed, "reference replicates")
+        parts = simulate_at(simulator, at, 1, *stream)
+        outputs = [x for _, xs, _ in parts for x in xs]
+        good = [x for x in outputs if x is not None]
+        return torch.stack(good).unsqueeze(1) if good else torch.zeros(0, 1, 1)
+
+    checkpoint.recognise(few, simulator.is_batched)
+    return checkpoint
+
+
+def _report_failures(kept: Tensor, errors: list[str]) -> None:
+    lost, total = int((~kept).sum()), len(kept)
+    said = f"; the first error was: {errors[0]}" if errors else ""
+    if total - lost < min(_FEWEST, total):
+        raise SimulationError(
+            f"simulator: it failed at {lost} of {total} parameters that the posterior "
+            f"drew{said}. The data side needs at least {_FEWEST} pairs: mend the "
+            "simulator, or leave the data side out (num_replicates=0)."
+        )
+    if errors:
+        text = f"simulator: {len(errors)} simulations at posterior draws failed{said}."
+        if lost:
+            text += (
+                f" {lost} of {total} pairs were left out of the data side: the "
+                "simulator fails at the parameters that the posterior drew there."
+            )
+        warn_caller(text)
+
+
+def _check_shapes(found: list[list[Tensor]], shape: tuple[int, ...]) -> None:
+    shapes: set[Any] = {tuple(x.shape) for own in found for x in own}
+    shapes = {own if own != (1,) or shape else shape for own in shapes}
+    if shapes != {shape}:
+        raise ValueError(
+            f"simulator: expected data of shape {shape}, that of one x, got "
+            f"{', '.join(map(str, sorted(shapes)))}; use the simulator that made xs."
+        )

@@ -1,0 +1,366 @@
+"""Replicates: how many, at which parameters, failures, seeds and checkpoints."""
+
+import pytest
+import torch
+from stand_ins import PRIOR
+
+from sbi_colt import Draws, diagnose, draw_posterior_samples, run_colt
+from sbi_colt.draws import make_predictive
+from sbi_colt.sampling.draw import add_data_side, make_draws
+from sbi_colt.sampling.pairs import find_simulator
+from sbi_colt.sampling.replicates import (
+    ReplicateOptions,
+    choose_pairs,
+    draws_of_posterior,
+    replicate,
+)
+from sbi_colt.sampling.simulator import SimulationError
+
+QUIET = {"show_progress_bar": False}
+
+
+def simulator(thetas):
+    return thetas + torch.randn_like(thetas)
+
+
+def posterior(xs, num):
+    return xs / 2 + 0.5**0.5 * torch.randn(num, *xs.shape)
+
+
+def made(function=simulator, num_simulations=60, num_posterior_samples=10, **options):
+    """The draws of a whole run, with a data side."""
+    settings = {
+        "seed": 1,
+        "device": "cpu",
+        "num_workers": 1,
+        "num_replicates": 4,
+        **QUIET,
+        **options,
+    }
+    return make_draws(
+        posterior,
+        PRIOR,
+        function,
+        None,
+        None,
+        num_simulations,
+        num_posterior_samples,
+        **settings,
+    )[0]
+
+
+def replicated(function, thetas, xs=None, number=3, **options):
+    xs = thetas + 1.0 if xs is None else xs
+    known = find_simulator(function, None, thetas, 0)
+    return replicate(known, xs, thetas, ReplicateOptions(number, **QUIET, **options))
+
+
+def test_roles_are_swapped():
+    data = made().predictive
+    assert data is not None
+    assert data.thetas.shape == (50, 2)
+    assert data.samples.shape == (4, 50, 2)
+    assert data.xs.shape == (50, 2)
+
+
+@pytest.mark.parametrize(
+    ("num_pairs", "asked", "expected"),
+    [(1000, None, 100), (5000, None, 500), (300, None, 50), (30, None, 30), (9, 4, 4)],
+)
+def test_a_tenth_of_the_pairs_has_replicates(num_pairs, asked, expected):
+    chosen = choose_pairs(num_pairs, ReplicateOptions(9, asked))
+    assert len(chosen.unique()) == expected
+
+
+def test_pairs_are_chosen_at_random():
+    """The caller may have sorted them by x."""
+    chosen = choose_pairs(1000, ReplicateOptions())
+    assert 400 < float(chosen.double().mean()) < 600
+
+
+def test_theta_is_any_member_of_the_bag():
+    """With one draw per x, θ' is the true parameter half of the time."""
+    thetas, samples = torch.zeros(2000, 1), torch.ones(1, 2000, 1)
+    xs = torch.randn(2000, 1, generator=torch.Generator().manual_seed(0))
+    draws = Draws(thetas, xs, samples)
+    found = draws_of_posterior(draws, torch.arange(2000), thetas, seed=0)
+    assert 930 <= int(found.sum()) <= 1070
+
+
+def test_true_parameters_stand_in_where_there_are_no_draws():
+    xs = torch.randn(30, 1, generator=torch.Generator().manual_seed(0))
+    draws = Draws(torch.zeros(30, 1), xs, torch.ones(999, 30, 1))
+    kept = draws.select(torch.arange(10, 30))
+    found = draws_of_posterior(kept, torch.arange(30), torch.full((30, 1), 7.0), 0)
+    assert (found[:10] == 7).all()
+    assert int((found[10:] == 1).sum()) >= 18
+
+
+def test_each_posterior_draw_is_simulated():
+    """Data that tell their parameter: every replicate belongs to its θ'."""
+    thetas = 10 * torch.arange(30.0).unsqueeze(1)
+    data = replicated(lambda t: t + 0.01 * torch.randn_like(t), thetas)
+    assert float((data.samples - data.xs).abs().max()) < 0.1
+
+
+def one_at_a_time(theta):
+    assert theta.ndim == 1
+    return theta + torch.randn(2)
+
+
+@pytest.mark.parametrize("function", [simulator, one_at_a_time])
+def test_workers_and_kinds_of_simulators(function):
+    alone, together = (made(function, num_workers=n).predictive for n in (1, 2))
+    assert alone is not None
+    assert together is not None
+    assert torch.equal(alone.samples, together.samples)
+
+
+def test_data_of_any_shape_are_flattened():
+    def images(thetas):
+        return thetas[:, :1, None] + torch.randn(len(thetas), 3, 4)
+
+    thetas = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    data = replicated(images, thetas, images(thetas))
+    assert data.samples.shape == (3, 30, 12)
+
+
+def test_failures_are_made_again_at_the_same_parameters():
+    def fails(thetas):
+        xs = thetas + torch.rand_like(thetas)
+        return torch.where(xs - thetas < 0.5, xs, torch.nan)
+
+    thetas = torch.arange(30.0).unsqueeze(1)
+    with pytest.warns(UserWarning, match=r"\d+ simulations at posterior draws failed"):
+        data = replicated(fails, thetas, thetas + 0.2, number=5)
+    assert data.mask.all()
+    gaps = data.samples - data.xs
+    assert float(gaps.min()) >= 0
+    assert float(gaps.max()) <= 0.5
+
+
+def test_a_parameter_at_which_the_simulator_fails_loses_its_pair():
+    def fails(thetas):
+        return torch.where(thetas < 5, torch.nan, simulator(thetas))
+
+    thetas = torch.arange(40.0).unsqueeze(1)
+    with pytest.warns(UserWarning, match="5 of 40 pairs were left out"):
+        data = replicated(fails, thetas, simulator(thetas))
+    assert (~data.mask).nonzero().flatten().tolist() == [0, 1, 2, 3, 4]
+    assert torch.equal(data.xs, thetas[5:])
+
+
+def test_a_simulator_that_nearly_always_fails_is_an_error():
+    def fails(thetas):
+        return torch.where(thetas > 5, torch.nan, simulator(thetas))
+
+    thetas = torch.arange(40.0).unsqueeze(1)
+    with pytest.raises(SimulationError, match="failed at 34 of 40 parameters"):
+        replicated(fails, thetas)
+
+
+def seeded(thetas):
+    generator = torch.Generator().manual_seed(3)
+    return thetas + torch.randn(thetas.shape, generator=generator)
+
+
+@pytest.mark.parametrize("function", [seeded, lambda thetas: 2 * thetas])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_simulator_without_randomness_is_refused(function, number):
+    thetas = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="sets a random seed itself"):
+        replicated(function, thetas, function(thetas), number)
+
+
+def test_another_simulator_than_that_of_the_pairs_is_named():
+    thetas = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match=r"expected data of shape \(3,\)"):
+        replicated(simulator, thetas, torch.randn(30, 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_replicates": -1}, "num_replicates: expected an integer >= 0"),
+        ({"num_replicates": 2.5}, "num_replicates"),
+        ({"num_replicated_pairs": 0}, "num_replicated_pairs: expected an integer >= 1"),
+    ],
+)
+def test_wrong_numbers_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        made(**options)
+
+
+def test_a_killed_run_goes_on_with_the_same_replicates(tmp_path):
+    folder = tmp_path / "run"
+    calls, last = [], [0]
+
+    def dies(thetas):
+        calls.append(len(thetas))
+        if len(calls) == last[0]:
+            raise KeyboardInterrupt
+        return simulator(thetas)
+
+    whole = made(dies, checkpoint=tmp_path / "whole").predictive
+    num_calls, last[0] = len(calls), 2 * len(calls)  # in the last round
+    with pytest.raises(KeyboardInterrupt):
+        made(dies, checkpoint=folder)
+    assert len(list((folder / "replicates").glob("round-*.npz"))) == 3
+    resumed = made(dies, checkpoint=folder).predictive
+    assert resumed is not None
+    assert whole is not None
+    assert torch.equal(resumed.samples, whole.samples)
+    assert len(calls) < 3 * num_calls - 2  # three rounds were not made again
+
+
+def test_a_checkpoint_of_another_simulator_is_refused(tmp_path):
+    thetas = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    replicated(simulator, thetas, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds draws of another simulator"):
+        replicated(lambda t: simulator(t) + 3, thetas, checkpoint=tmp_path)
+
+
+def test_the_data_side_alone_takes_one_draw_per_x():
+    asked = []
+
+    def q(xs, num):
+        asked.append((num, len(xs)))
+        return posterior(xs, num)
+
+    report = diagnose(
+        q,
+        PRIOR,
+        simulator,
+        num_simulations=200,
+        methods=("predictive",),
+        seed=0,
+        **QUIET,
+    )
+    assert asked == [(1, 50)]
+    assert list(report) == ["predictive"]
+    assert report.cost.num_posterior_samples == 0
+    assert "Cost: 200 pairs of a true parameter and its x, 450 more" in str(
+        report
+    ).replace("\n", " ")
+
+
+def test_run_colt_with_a_simulator_tests_the_data_side():
+    generator = torch.Generator().manual_seed(0)
+    thetas = torch.randn(200, 2, generator=generator)
+    xs = thetas + torch.randn(200, 2, generator=generator)
+
+    def prior_again(xs, num):
+        return torch.randn(num, *xs.shape)
+
+    result = run_colt(thetas, xs, prior_again, simulator=simulator, seed=0, **QUIET)
+    assert result.num_posterior_samples == 9
+    assert result.p_value < 0.001
+    assert run_colt(thetas, xs, posterior, simulator=simulator, seed=0).p_value > 0.01
+
+
+def test_pairs_handed_in_may_have_a_simulator():
+    generator = torch.Generator().manual_seed(0)
+    thetas = torch.randn(120, 2, generator=generator)
+    xs = thetas + torch.randn(120, 2, generator=generator)
+    report = diagnose(
+        posterior,
+        simulator=simulator,
+        thetas=thetas.numpy(),
+        xs=xs.numpy(),
+        num_posterior_samples=20,
+        methods=("predictive", "sbc"),
+        num_replicated_pairs=70,
+        num_replicates=5,
+        seed=0,
+        **QUIET,
+    )
+    assert report.num_replicates == 350
+    assert report.replicates is not None
+    given = {tuple(x) for x in xs.tolist()}
+    assert {tuple(x) for x in report.replicates.thetas.tolist()} <= given
+
+
+@pytest.mark.parametrize("options", [{"num_replicates": 0}, {"simulator": None}])
+def test_the_data_side_needs_a_simulator(options):
+    generator = torch.Generator().manual_seed(0)
+    thetas = torch.randn(60, 2, generator=generator)
+    given = {"simulator": simulator, **options}
+    with pytest.raises(ValueError, match='"predictive" compares x with replicates'):
+        diagnose(posterior, thetas=thetas, xs=thetas, methods=("predictive",), **given)
+
+
+def test_draws_with_a_data_side_survive_a_file(tmp_path):
+    draws = made()
+    draws.save(tmp_path / "draws.npz")
+    loaded = Draws.load(tmp_path / "draws.npz")
+    assert draws.predictive is not None
+    assert loaded.predictive is not None
+    for name in ("thetas", "xs", "samples"):
+        before = getattr(draws.predictive, name)
+        assert torch.equal(getattr(loaded.predictive, name), before)
+
+
+def test_replicates_of_the_first_xs_need_no_other_array(tmp_path):
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    thetas, xs = rng.normal(size=(40, 2)), rng.normal(size=(40, 3))
+    replicates = rng.normal(size=(5, 30, 3))
+    path = tmp_path / "data.npz"
+    np.savez(
+        path,
+        thetas=thetas,
+        xs=xs,
+        thetas_of_posterior=thetas[:30],
+        replicates=replicates,
+    )
+    draws = Draws.load(path)
+    assert draws.num_posterior_samples == 0
+    assert draws.predictive is not None
+    assert np.array_equal(draws.predictive.thetas.numpy(), xs[:30])
+    np.savez(path, thetas=thetas, xs=xs, replicates=replicates)
+    with pytest.raises(ValueError, match="missing thetas_of_posterior"):
+        Draws.load(path)
+
+
+@pytest.mark.parametrize(
+    ("replicates", "thetas", "words"),
+    [
+        ((4, 9, 2), (9, 1), "replicates: expected shape"),
+        ((4, 10, 3), (10, 1), "replicates: expected shape"),
+        ((0, 10, 2), (10, 1), "replicates: expected shape"),
+        ((4, 10, 2), (9, 1), "thetas_of_posterior: expected shape"),
+        ((4, 10, 2), (10,), "thetas_of_posterior: expected shape"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(replicates, thetas, words):
+    with pytest.raises(ValueError, match=words):
+        make_predictive(torch.zeros(10, 2), torch.zeros(thetas), torch.rand(replicates))
+
+
+def test_methods_of_parameters_need_draws():
+    data = make_predictive(torch.rand(30, 2), torch.rand(30, 1), torch.rand(4, 30, 2))
+    draws = Draws(torch.rand(30, 1), torch.rand(30, 2), None).with_predictive(data)
+    from sbi_colt.diagnose import diagnose_draws
+
+    with pytest.raises(ValueError, match="there are no posterior draws"):
+        diagnose_draws(draws, methods=("colt", "predictive"), **QUIET)
+    assert list(diagnose_draws(draws, seed=0, **QUIET)) == ["predictive"]
+
+
+def test_all_draws_are_on_the_parameter_side_too():
+    """A data side changes nothing on the other one."""
+    assert torch.equal(made().samples, made(num_replicates=0).samples)
+    xs = made(num_replicates=0).xs
+    drawn = draw_posterior_samples(posterior, xs, 10, seed=1, **QUIET)
+    assert torch.equal(made().samples, drawn)
+
+
+def test_options_reach_add_data_side():
+    draws = made(num_replicates=0)
+    known = find_simulator(simulator, PRIOR, None, 0)
+    assert known is not None
+    options = ReplicateOptions(2, 20, seed=5, **QUIET)
+    data = add_data_side(draws, draws.thetas, draws.xs, known, options).predictive
+    assert data is not None
+    assert data.samples.shape == (2, 20, 2)
