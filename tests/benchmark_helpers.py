@@ -3,8 +3,8 @@
 import math
 
 from sbi_colt import CoLT, CoLTConfig
-from sbi_colt.benchmark.grid.cells import EXACT, make_cells
-from sbi_colt.benchmark.grid.rows import Row
+from sbi_colt.benchmark.grid.cells import make_cells
+from sbi_colt.benchmark.grid.rows import EXACT, Row
 
 
 def fixed_distance(task, num_pairs, num_samples, generator):

@@ -10,8 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sbi_colt.benchmark.grid.cells import EXACT
-from sbi_colt.benchmark.grid.rows import Row
+from sbi_colt.benchmark.grid.rows import EXACT, Row
 from sbi_colt.benchmark.tables import PAPER, Entries, Entry, only, summarise
 from sbi_colt.benchmark.tasks.gaussian import PERTURBATIONS
 from sbi_colt.benchmark.tasks.settings import SETTINGS

@@ -8,17 +8,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from scipy.stats import spearmanr
 
-from sbi_colt.benchmark.grid.published import PublishedRow
+from sbi_colt.benchmark.tables import aligned
+from sbi_colt.benchmark.tasks.published.trained import Trained
 
-__all__ = ["posterior_name", "published_lines", "rank_correlation"]
+__all__ = ["PublishedRow", "Run", "published_lines", "rank_correlation"]
 
 _LEVEL = 0.05
 _USELESS = 0.7  # a posterior with a larger C2ST must be rejected
+_WIDTHS = (28, 5, 10, 5, 5, 6, 5, 5, 6, 6)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of all diagnostics on one posterior.
+
+    Args:
+        posterior: Which posterior.
+        budget: ``"default"`` or ``"large"``.
+        seed: Seed of the diagnostics.
+    """
+
+    posterior: Trained
+    budget: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """What is true of a posterior, and what the diagnostics say; NaN: not measured."""
+
+    run: Run
+    c2st: float  # mean accuracy of a classifier against draws of the true posterior
+    narrowest: float  # smallest ratio of widths of any parameter, posterior over truth
+    widest: float
+    colt_p: float  # the parameter side
+    colt_distance: float
+    colt_lower: float  # certified bound of the distance
+    predictive_p: float  # the data side
+    predictive_distance: float
+    predictive_lower: float
+    p_value: float  # the verdict over both sides
+    distance: float
+    distance_lower: float
+    sbc_p: float
+    tarp_p: float
+    lc2st_share: float  # of ten observations, rejected by L-C2ST at level 0.05
+    train_seconds: float
+    parameter_seconds: float  # with simulations and draws
+    data_seconds: float  # with replicates
+    sbc_seconds: float  # without draws, as for TARP
+    tarp_seconds: float
+    lc2st_seconds: float  # with simulations and draws
 
 
 def published_lines(rows: Sequence[PublishedRow]) -> Iterator[str]:
@@ -26,45 +72,33 @@ def published_lines(rows: Sequence[PublishedRow]) -> Iterator[str]:
     if not rows:
         yield "No rows."
         return
-    yield f"{'':<28}{'truth':>15}{'parameters':>16}{'data':>16}{'both':>6}"
-    side = f"{'p':>5}{'dist':>5}{'bound':>6}"
-    yield (
-        f"{'posterior':<28}{'C2ST':>5}{'widths':>10}{side}{side}"
-        f"{'p':>6}{'SBC':>6}{'TARP':>6}{'LC2ST':>6}"
-    )
-    rows = sorted(rows, key=lambda row: (row.seed, -row.c2st))
+    yield aligned(("", "truth", "parameters", "data", "both"), 28, 15, 16, 16, 6)
+    side = ("p", "dist", "bound")
+    others = ("p", "SBC", "TARP", "LC2ST")
+    yield aligned(("posterior", "C2ST", "widths", *side, *side, *others), *_WIDTHS)
+    rows = sorted(rows, key=lambda row: (row.run.seed, -row.c2st))
     yield from map(_line, rows)
     yield "Widths: smallest and largest ratio of standard deviations, posterior over"
     yield "truth, of any parameter; a few draws far away make it large. LC2ST: share of"
     yield "ten observations that are rejected at level 0.05. 0+: below 0.001."
-    yield ""
-    yield from _times(rows)
-    yield ""
-    yield from _correlations(rows)
-    yield ""
-    yield from _missed(rows)
-
-
-def posterior_name(which: Any) -> str:
-    """Return the name of a row or of a trained posterior, as ``slcp npe-maf 10k``."""
-    return f"{which.task} {which.estimator} {which.num_simulations // 1000}k"
+    for part in (_times, _correlations, _missed):
+        yield ""
+        yield from part(rows)
 
 
 def _line(row: PublishedRow) -> str:
-    widths = f"{_ratio(row.narrowest)}-{_ratio(row.widest)}"
-    sides = "".join(
-        f" {_p(p):>4}{distance:>5.2f}{bound:>6.2f}"
-        for p, distance, bound in (
-            (row.colt_p, row.colt_distance, row.colt_lower),
-            (row.predictive_p, row.predictive_distance, row.predictive_lower),
-        )
-    )
-    share = "-" if math.isnan(row.lc2st_share) else f"{row.lc2st_share:.1f}"
-    name = posterior_name(row)
-    return (
-        f"{name:<28}{row.c2st:>5.2f}{widths:>10}{sides} {_p(row.p_value):>5}"
-        f"{_p(row.sbc_p):>6}{_p(row.tarp_p):>6}{share:>6}"
-    )
+    texts = [
+        row.run.posterior.label,
+        f"{row.c2st:.2f}",
+        f"{_ratio(row.narrowest)}-{_ratio(row.widest)}",
+    ]
+    for p, distance, bound in (
+        (row.colt_p, row.colt_distance, row.colt_lower),
+        (row.predictive_p, row.predictive_distance, row.predictive_lower),
+    ):
+        texts += [_p(p), f"{distance:.2f}", f"{bound:.2f}"]
+    texts += [_p(row.p_value), _p(row.sbc_p), _p(row.tarp_p)]
+    return aligned([*texts, _or_dash(row.lc2st_share)], *_WIDTHS)
 
 
 def _ratio(value: float) -> str:
@@ -81,18 +115,21 @@ def _p(value: float) -> str:
     return f"{value:.3f}"[1:] if value < 0.01 else f"{value:.2f}"
 
 
+def _or_dash(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.1f}"
+
+
 def _times(rows: Sequence[PublishedRow]) -> Iterator[str]:
     yield "Seconds, mean over posteriors (the sides with simulations and draws):"
-    heads = ("training", "parameters", "data", "SBC", "TARP", "L-C2ST")
-    yield f"{'':<10}" + "".join(f"{head:>12}" for head in heads)
-    for estimator in sorted({row.estimator for row in rows}):
-        own = [row for row in rows if row.estimator == estimator]
+    names = ("train", "parameter", "data", "sbc", "tarp", "lc2st")
+    heads = ("", "training", "parameters", "data", "SBC", "TARP", "L-C2ST")
+    yield aligned(heads, 10, 12)
+    for estimator in sorted({row.run.posterior.estimator for row in rows}):
+        own = [row for row in rows if row.run.posterior.estimator == estimator]
         means = [
-            fmean(getattr(row, f"{name}_seconds") for row in own)
-            for name in ("train", "parameter", "data", "sbc", "tarp", "lc2st")
+            fmean(getattr(row, f"{name}_seconds") for row in own) for name in names
         ]
-        shown = ("-" if math.isnan(mean) else f"{mean:.1f}" for mean in means)
-        yield f"{estimator:<10}" + "".join(f"{text:>12}" for text in shown)
+        yield aligned([estimator, *map(_or_dash, means)], 10, 12)
 
 
 def _correlations(rows: Sequence[PublishedRow]) -> Iterator[str]:
@@ -105,16 +142,12 @@ def _correlations(rows: Sequence[PublishedRow]) -> Iterator[str]:
         "TARP, by p": lambda row: (-row.tarp_p,),
         "L-C2ST, by share": lambda row: (row.lc2st_share,),
     }
-    seeds = sorted({row.seed for row in rows})
-    yield (
-        f"Spearman's rank correlation with C2ST, budget {rows[0].budget} (distances by "
-        "bound, ties by estimate):"
-    )
+    seeds = sorted({row.run.seed for row in rows})
+    budget = f"budget {rows[0].run.budget} (distances by bound, ties by estimate):"
+    yield f"Spearman's rank correlation with C2ST, {budget}"
     for name, size in sizes.items():
         found = [
-            rank_correlation(
-                [(row.c2st, size(row)) for row in rows if row.seed == seed]
-            )
+            rank_correlation([(r.c2st, size(r)) for r in rows if r.run.seed == seed])
             for seed in seeds
         ]
         num = sum(not math.isnan(size(row)[0]) for row in rows) // len(seeds)
@@ -149,4 +182,4 @@ def _missed(rows: Sequence[PublishedRow]) -> Iterator[str]:
     )
     for row in missed:
         numbers = f"C2ST {row.c2st:.2f}, p {row.p_value:.3f}"
-        yield f"  {posterior_name(row)}, seed {row.seed}: {numbers}"
+        yield f"  {row.run.posterior.label}, seed {row.run.seed}: {numbers}"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import NamedTuple
 
-from sbi_colt.benchmark.grid.cells import EXACT
-from sbi_colt.benchmark.grid.rows import Row
+from sbi_colt.benchmark.grid.rows import EXACT, Row
 from sbi_colt.benchmark.methods import known_methods
 from sbi_colt.benchmark.tasks.task import DIMS
 
@@ -21,11 +21,27 @@ __all__ = [
     "Entries",
     "Entry",
     "Key",
+    "aligned",
     "only",
     "steps_line",
     "summarise",
     "table_lines",
 ]
+
+
+def aligned(texts: Iterable[object], *widths: int) -> str:
+    """Return a line of a table: the first text to the left, the others to the right.
+
+    The last width is that of all further columns.
+
+    Example:
+        >>> aligned(["mean", 0.1, 0.2], 6, 5)
+        'mean    0.1  0.2'
+    """
+    first, *others = map(str, texts)
+    sizes = chain(widths[1:], repeat(widths[-1]))
+    columns = (f"{text:>{size}}" for text, size in zip(others, sizes, strict=False))
+    return f"{first:<{widths[0]}}" + "".join(columns)
 
 
 class Key(NamedTuple):

@@ -37,8 +37,8 @@ def test_a_study_is_imported_only_when_it_is_called():
 
 
 # What each room may import: itself and the rooms to its right.
-ROOMS = ["commands", "studies", "claims", "figures", "tables", "published_table"]
-ROOMS += ["grid", "methods", "posterior_zoo", "tasks"]
+ROOMS = ["commands", "studies", "claims", "figures", "published_table", "tables"]
+ROOMS += ["grid", "row_files", "methods", "posterior_zoo", "tasks"]
 
 
 def test_imports_point_one_way():

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from sbi_colt.benchmark.claims import Claim, claim_lines, false_alarms
-from sbi_colt.benchmark.grid.cells import EXACT, default_cells, trained_cells
-from sbi_colt.benchmark.grid.rows import Row
+from sbi_colt.benchmark.grid.cells import default_cells, trained_cells
+from sbi_colt.benchmark.grid.rows import EXACT, Row
 from sbi_colt.benchmark.studies.efficiency import efficiency_cells, efficiency_claims
 from sbi_colt.benchmark.studies.power import power_cells, power_claims
 from sbi_colt.benchmark.studies.table import table_claims

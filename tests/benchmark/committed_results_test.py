@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from sbi_colt.benchmark import row_files
 from sbi_colt.benchmark.grid.cells import default_cells, trained_cells
 from sbi_colt.benchmark.grid.rows import read_rows
 from sbi_colt.benchmark.grid.runner import run_group
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.efficiency import efficiency_cells, efficiency_lines
 from sbi_colt.benchmark.studies.power import mean_powers, power_cells, power_lines
-from sbi_colt.benchmark.studies.predictive import predictive_lines
+from sbi_colt.benchmark.studies.predictive import PredictiveRow, predictive_lines
 from sbi_colt.benchmark.tables import summarise, table_lines
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,10 @@ def test_the_files_have_each_cell_of_their_grid_once(name, cells):
     assert set(found) == set(cells())
 
 
+def predictive_rows():
+    return row_files.read_rows(RESULTS / "predictive.csv", PredictiveRow)
+
+
 def only(task):
     return [r for r in read_rows(RESULTS / "benchmark.csv") if r.cell.task == task]
 
@@ -47,7 +52,7 @@ def only(task):
         lambda: table_lines(only("blind")),
         lambda: table_lines(only("tree")),
         lambda: (RESULTS / "cost.txt").read_text().splitlines()[2:],
-        lambda: predictive_lines(RESULTS / "predictive.csv"),
+        lambda: predictive_lines(predictive_rows()),
     ],
     ids=["power", "efficiency", "blind", "tree", "cost", "predictive"],
 )

@@ -5,7 +5,7 @@ import pytest
 from benchmark_helpers import rows_of_all_families
 
 from sbi_colt.benchmark.figures import plot_results, style_of
-from sbi_colt.benchmark.grid.cells import EXACT
+from sbi_colt.benchmark.grid.rows import EXACT
 from sbi_colt.benchmark.methods import METHODS
 
 

@@ -5,19 +5,21 @@ from dataclasses import fields, replace
 
 import pytest
 
-from sbi_colt.benchmark.grid.published import PublishedRow
 from sbi_colt.benchmark.published_table import (
-    posterior_name,
+    PublishedRow,
+    Run,
     published_lines,
     rank_correlation,
 )
+from sbi_colt.benchmark.tasks.published.trained import Trained
 
-NAMES = [field.name for field in fields(PublishedRow)][5:]
+POSTERIOR = Trained("gaussian-mixture", "npe-maf", 10_000)
+NAMES = [field.name for field in fields(PublishedRow)][1:]
 
 
-def make_row(c2st, bound=0.0, distance=0.1, p_value=0.5, **others):
+def make_row(c2st, bound=0.0, distance=0.1, p_value=0.5, seed=0, **others):
     zeros = dict.fromkeys(NAMES, 0.5)
-    row = PublishedRow("gaussian-mixture", "npe-maf", 10_000, "default", 0, **zeros)
+    row = PublishedRow(Run(POSTERIOR, "default", seed), **zeros)
     return replace(
         row,
         c2st=c2st,
@@ -80,4 +82,4 @@ def test_correlations_are_the_mean_over_seeds():
 
 
 def test_names_are_short():
-    assert posterior_name(make_row(0.5)) == "gaussian-mixture npe-maf 10k"
+    assert POSTERIOR.label == "gaussian-mixture npe-maf 10k"

@@ -1,60 +1,16 @@
-"""The cells of the benchmark, and grids of cells.
-
-A cell is one measurement: one task, size of the error, pair of dimensions, seed and
-method. The method is trained once and tested on many fresh batches of pairs.
-"""
+"""Grids of cells: which cells each command measures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import product
 
+from sbi_colt.benchmark.grid.rows import EXACT, Cell
 from sbi_colt.benchmark.methods import METHODS, known_methods
 from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task, setting_of
 from sbi_colt.benchmark.tasks.task import Setting
 
-__all__ = [
-    "EXACT",
-    "Cell",
-    "default_cells",
-    "make_cells",
-    "paper_cells",
-    "trained_cells",
-]
-
-# Not a test but a yardstick for trained posteriors: a classifier's accuracy against
-# exact draws.
-EXACT = "exact-c2st"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What to measure.
-
-    Args:
-        task: Name of a task in `SETTINGS`.
-        dim_x: Dimension of x.
-        dim: Dimension of θ.
-        alpha: Size of the error.
-        method: Name of a method in `benchmark.methods`, or ``"exact-c2st"``.
-        seed: Seed of task, training and batches.
-        num_batches: Test batches.
-        draws_per_step: Draws that the paper's variants see in a training step, or
-            `None` for all of them.
-        num_pairs: Pairs to train on, and pairs in each batch; `None` for the number
-            in the task's setting.
-    """
-
-    task: str
-    dim_x: int
-    dim: int
-    alpha: float
-    method: str
-    seed: int
-    num_batches: int
-    draws_per_step: int | None
-    num_pairs: int | None = None
+__all__ = ["default_cells", "make_cells", "paper_cells", "trained_cells"]
 
 
 def make_cells(

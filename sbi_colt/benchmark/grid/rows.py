@@ -1,33 +1,51 @@
-"""The benchmark's results: a row for each cell, in a CSV file.
+"""A cell of the benchmark, and the row that is measured in it.
 
-Lines that start with ``#`` are comments: the commands and the versions that made the
-rows below them.
+A cell is one measurement: one task, size of the error, pair of dimensions, seed and
+method. The method is trained once and tested on many fresh batches of pairs.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import os
-import platform
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
-from importlib.metadata import version
-from pathlib import Path
+from dataclasses import dataclass
 
-from sbi_colt.benchmark.grid.cells import Cell
+from sbi_colt.benchmark import row_files
 
-__all__ = [
-    "Row",
-    "check_columns",
-    "drop_half_line",
-    "header",
-    "metadata",
-    "plain_row",
-    "read_rows",
-]
+__all__ = ["EXACT", "Cell", "Row", "read_rows"]
 
-_NONE = "all"  # stands for `None` in a file
+# Not a test but a yardstick for trained posteriors: a classifier's accuracy against
+# exact draws.
+EXACT = "exact-c2st"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What to measure.
+
+    Args:
+        task: Name of a task in `SETTINGS`.
+        dim_x: Dimension of x.
+        dim: Dimension of θ.
+        alpha: Size of the error.
+        method: Name of a method in `benchmark.methods`, or ``"exact-c2st"``.
+        seed: Seed of task, training and batches.
+        num_batches: Test batches.
+        draws_per_step: Draws that the paper's variants see in a training step, or
+            `None` for all of them.
+        num_pairs: Pairs to train on, and pairs in each batch; `None` for the number
+            in the task's setting.
+    """
+
+    task: str
+    dim_x: int
+    dim: int
+    alpha: float
+    method: str
+    seed: int
+    num_batches: int
+    draws_per_step: int | None
+    num_pairs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -50,77 +68,11 @@ class Row:
     fit_seconds: float
     test_seconds: float
 
-
-_COLUMNS = [field.name for kind in (Cell, Row) for field in fields(kind)]
-_COLUMNS.remove("cell")
+    def __post_init__(self):
+        if not (0 <= self.power <= 1 or math.isnan(self.power)):
+            raise ValueError(f"a power of {self.power}")
 
 
 def read_rows(path: str | os.PathLike) -> list[Row]:
     """Read the rows of a CSV file that `run_cells` wrote."""
-    with open(path, encoding="utf-8", newline="") as file:
-        lines = file.read().splitlines()
-    check_columns(path, lines)
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        texts = next(csv.reader([line]), [])
-        if line.startswith("#") or texts in ([], _COLUMNS):
-            continue
-        try:
-            if len(texts) != len(_COLUMNS):
-                raise ValueError(f"{len(texts)} instead of {len(_COLUMNS)} columns")
-            rows.append(_row(texts))
-        except ValueError as error:
-            raise ValueError(
-                f"{path}, line {number}: expected a row of sbi-colt benchmark, got "
-                f"{line!r} ({error}); remove it, and run the command again."
-            ) from error
-    return rows
-
-
-def check_columns(path: str | os.PathLike, lines: Iterable[str]) -> None:
-    """Raise unless the first line that is no comment names the columns."""
-    first = next((line for line in lines if not line.startswith("#")), "")
-    if first.split(",") != _COLUMNS:
-        raise ValueError(
-            f"{path}: expected a file of sbi-colt benchmark, with columns "
-            f"{', '.join(_COLUMNS)}."
-        )
-
-
-def _row(texts: list[str]) -> Row:
-    task, dim_x, dim, alpha, method, seed, batches, steps, pairs, *numbers = texts
-    where = (task, int(dim_x), int(dim), float(alpha), method, int(seed))
-    counts = (None if text == _NONE else int(text) for text in (steps, pairs))
-    cell = Cell(*where, int(batches), *counts)
-    row = Row(cell, *map(float, numbers))
-    if not (0 <= row.power <= 1 or math.isnan(row.power)):
-        raise ValueError(f"a power of {row.power}")
-    return row
-
-
-def drop_half_line(path: Path) -> None:
-    """Remove a last line that was cut off when its process was killed."""
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        path.write_bytes(whole)
-
-
-def plain_row(row: Row) -> list[str]:
-    """Return the texts of a row, in the order of the columns."""
-    cell, *numbers = (getattr(row, field.name) for field in fields(row))
-    texts = [_NONE if value is None else str(value) for value in astuple(cell)]
-    return texts + [f"{number:.6g}" for number in numbers]
-
-
-def header(command: str) -> str:
-    """Return the first lines of a file: comments, then the names of the columns."""
-    return metadata(command) + ",".join(_COLUMNS) + "\n"
-
-
-def metadata(command: str) -> str:
-    """Return the command and the versions that make the rows below, as comments."""
-    packages = ("sbi_colt", "sbi", "torch", "numpy", "scipy")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    made_by = command or "sbi_colt.benchmark.grid.runner.run_cells"
-    return f"# {made_by}\n# Python {platform.python_version()}, {versions}\n"
+    return row_files.read_rows(path, Row)

@@ -8,29 +8,19 @@ them. Each cell is a line of a CSV file, written as soon as its group is done.
 
 from __future__ import annotations
 
-import csv
 import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 import torch
 from tqdm.auto import tqdm
 
-from sbi_colt.benchmark.grid.cells import EXACT, Cell
-from sbi_colt.benchmark.grid.rows import (
-    Row,
-    check_columns,
-    drop_half_line,
-    header,
-    metadata,
-    plain_row,
-    read_rows,
-)
+from sbi_colt.benchmark.grid.rows import EXACT, Cell, Row
 from sbi_colt.benchmark.methods import known_methods
+from sbi_colt.benchmark.row_files import append_rows, rows_so_far
 from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task
 from sbi_colt.benchmark.tasks.task import Setting, Task
 from sbi_colt.benchmark.tasks.trained import TrainedTask
@@ -63,19 +53,8 @@ def run_cells(
         command: The command line, which is kept in the file's first lines.
         show_progress_bar: Whether to show progress and time left.
     """
-    path = Path(path)
-    if path.exists() and path.stat().st_size:
-        check_columns(path, path.read_bytes().decode(errors="replace").splitlines())
-        drop_half_line(path)
-        done = {row.cell for row in read_rows(path)}
-        left = [cell for cell in cells if cell not in done]
-        if left and (lines := metadata(command)) not in path.read_text("utf-8"):
-            with path.open("a", encoding="utf-8") as file:
-                file.write(lines)
-    else:
-        left = list(cells)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(header(command), encoding="utf-8")
+    done = {row.cell for row in rows_so_far(path, Row)}
+    left = [cell for cell in cells if cell not in done]
     progress = tqdm(
         total=len(cells),
         initial=len(cells) - len(left),
@@ -85,14 +64,12 @@ def run_cells(
         smoothing=0.05,
     )
     tasks = [(group,) for group in _together(left)]
-    with progress, path.open("a", encoding="utf-8", newline="") as file:
+    with progress:
         for rows in in_parallel(run_group, tasks, num_workers, ordered=False):
-            csv.writer(file, lineterminator="\n").writerows(map(plain_row, rows))
-            file.flush()
-            os.fsync(file.fileno())
+            append_rows(path, rows, command)
             progress.set_postfix_str(rows[0].cell.task)
             progress.update(len(rows))
-    return read_rows(path)
+    return rows_so_far(path, Row)
 
 
 def _together(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:

@@ -15,16 +15,21 @@ from collections.abc import Iterator
 from functools import partial
 from statistics import fmean
 
-from tqdm.auto import tqdm
-
-from sbi_colt.benchmark.studies.shared import JOBS, QUIET, Problem, seconds_of
+from sbi_colt.benchmark.studies.shared import (
+    JOBS,
+    QUIET,
+    Problem,
+    in_parallel_with_bar,
+    seconds_of,
+)
+from sbi_colt.benchmark.tables import aligned
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
 from sbi_colt.probes import PROBES
 from sbi_colt.probes.coordinate import CoordinateProbe
 from sbi_colt.randomness import generator_from
-from sbi_colt.sampling.parallel import in_parallel, one_thread
+from sbi_colt.sampling.parallel import one_thread
 from sbi_colt.stats.redraw import combined_p_value
 from sbi_colt.stats.uniformity import pooled_anderson_darling
 
@@ -63,29 +68,25 @@ _SETS = {
 def run(options: argparse.Namespace, num_batches: int = 20) -> Iterator[str]:
     """Yield a table of mean power for each set of probes."""
     jobs = [(problem, seed, num_batches) for problem in _PROBLEMS for seed in _SEEDS]
-    progress = tqdm(
-        in_parallel(_rejections, jobs, options.jobs),
-        total=len(jobs),
-        desc="Training sets",
-        disable=options.quiet,
-    )
+    found = in_parallel_with_bar(_rejections, jobs, options, "Training sets")
     counts: Counter[tuple[str, Problem]] = Counter()
-    for (problem, _, _), rejections in zip(jobs, progress, strict=True):
+    for (problem, _, _), rejections in zip(jobs, found, strict=True):
         for name, count in rejections.items():
             counts[name, problem] += count
     batches = len(_SEEDS) * num_batches
     powers = {s: {p: counts[s, p] / batches for p in _PROBLEMS} for s in _SETS}
     default = powers[_FULL]
-    yield f"{'probes':<24}{'mean power':>10}{'fit':>8}   largest change"
+    yield aligned(("probes", "mean power", "fit"), 24, 10, 8) + "   largest change"
     for name, own in powers.items():
-        line = f"{name:<24}{fmean(own.values()):>10.3f}"
-        if name != _FULL:
-            most = max(default, key=lambda p, own=own: abs(own[p] - default[p]))
-            left_out = name.removeprefix("without ")
-            cost = f"{_fit_seconds(left_out):.3f} s" if left_out != name else ""
-            change = f"{most.task} {default[most]:.2f} to {own[most]:.2f}"
-            line += f"{cost:>8}   {change}"
-        yield line
+        mean = f"{fmean(own.values()):.3f}"
+        if name == _FULL:
+            yield aligned((name, mean), 24, 10)
+            continue
+        most = max(default, key=lambda p, own=own: abs(own[p] - default[p]))
+        left_out = name.removeprefix("without ")
+        cost = f"{_fit_seconds(left_out):.3f} s" if left_out != name else ""
+        change = f"{most.task} {default[most]:.2f} to {own[most]:.2f}"
+        yield aligned((name, mean, cost), 24, 10, 8) + f"   {change}"
     error = math.sqrt(0.25 / (len(_PROBLEMS) * batches))
     yield f"Means over {len(_PROBLEMS)} errors, with standard errors of at most"
     yield f"{error:.2f}; those of differences are smaller, because all sets see the"

@@ -13,8 +13,8 @@ from itertools import pairwise
 from statistics import fmean
 
 from sbi_colt.benchmark.claims import Claim, claim_lines
-from sbi_colt.benchmark.grid.cells import Cell, make_cells
-from sbi_colt.benchmark.grid.rows import Row
+from sbi_colt.benchmark.grid.cells import make_cells
+from sbi_colt.benchmark.grid.rows import Cell, Row
 from sbi_colt.benchmark.studies.shared import grid_options, run_grid
 
 OPTIONS = grid_options("efficiency.csv")

@@ -24,8 +24,8 @@ from sbi_colt.benchmark.claims import (
     powers,
 )
 from sbi_colt.benchmark.figures import add_legend, style_of
-from sbi_colt.benchmark.grid.cells import Cell, make_cells
-from sbi_colt.benchmark.grid.rows import Row
+from sbi_colt.benchmark.grid.cells import make_cells
+from sbi_colt.benchmark.grid.rows import Cell, Row
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.shared import dims_option, grid_options, run_grid
 from sbi_colt.benchmark.tables import Entries, Key, only, steps_line, summarise

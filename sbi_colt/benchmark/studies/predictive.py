@@ -5,32 +5,36 @@ posterior. There are 100 bags, of which 30 train. The table has, for each choice
 features and probes, the power at level 0.05 for small errors, the mean estimated
 distance and certified bound of posteriors that are blind to x, wholly or in one
 parameter, and the false alarms for exact ones. The CSV file has the numbers of each
-error. The default was chosen on other simulators with other seeds; ``--choice`` runs
-those.
+error; errors that it already has are not run again. The default was chosen on other
+simulators with other seeds; ``--choice`` runs those.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
 
 import torch
-from tqdm.auto import tqdm
 
-from sbi_colt.benchmark.grid.rows import metadata
-from sbi_colt.benchmark.studies.shared import JOBS, QUIET, at_least
+from sbi_colt.benchmark.row_files import append_rows, rows_so_far
+from sbi_colt.benchmark.studies.shared import (
+    JOBS,
+    QUIET,
+    at_least,
+    in_parallel_with_bar,
+    out_option,
+)
+from sbi_colt.benchmark.tables import aligned
 from sbi_colt.benchmark.tasks.simulators import SIMULATORS, predictive_draws
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.probes.features import DataFeatures
 from sbi_colt.randomness import generator_from
-from sbi_colt.sampling.parallel import in_parallel, one_thread
+from sbi_colt.sampling.parallel import one_thread
 from sbi_colt.stats.combine import two_halves_p_value
 
 OPTIONS = {
@@ -46,15 +50,11 @@ OPTIONS = {
         "metavar": "NUM",
         "help": "repetitions of each error (default: 20)",
     },
-    "--out": {
-        "type": Path,
-        "default": Path("predictive.csv"),
-        "metavar": "FILE",
-        "help": "the CSV file (default: %(default)s)",
-    },
+    **out_option("predictive.csv"),
 }
 _SMALL = ("wide", "one wide", "nearest", "shift", "narrow")
 _LARGE = ("blind", "one blind")
+_ERRORS = (*_SMALL, *_LARGE, "none")
 # Sizes of the small errors, in this order: most have a power between 0.1 and 0.95.
 _SIZES = {
     "linear": (0.1, 0.3, 0.6, 0.05, 0.6),
@@ -77,6 +77,7 @@ _SIZES = {
 _REPORTED = ("pendulum", "rings", "mixed")
 _REPORT_SEED = 1000  # the first seed of the reported runs
 _NUM_PAIRS, _NUM_REPLICATES, _NUM_REDRAWS, _TRAIN_FRACTION = 100, 9, 499, 0.3
+_WIDTHS = (43, 7, 10, 7, 9)
 _NUMBERS, _COMPONENTS = "numbers", "components"
 _TEN = CoLTConfig().probes
 _DATA = ("data-energy", "data-distance", "logit", "data-drift")
@@ -84,8 +85,28 @@ _LABELS = {
     _TEN: "default of the parameter side",
     (*_DATA, "data-ball"): "the four above and data-ball",
 }
-_COLUMNS = ("simulator", "error", "size", "features", "probes", "repetitions")
-_MEASURED = ("power", "distance", "distance_lower")
+
+
+@dataclass(frozen=True)
+class PredictiveKey:
+    """One error of a simulator, seen by one choice of features and probes."""
+
+    simulator: str
+    error: str
+    size: float
+    features: str
+    probes: str
+    repetitions: int
+
+
+@dataclass(frozen=True)
+class PredictiveRow:
+    """What was measured, the mean over the repetitions."""
+
+    key: PredictiveKey
+    power: float
+    distance: float
+    distance_lower: float
 
 
 @dataclass(frozen=True)
@@ -110,58 +131,56 @@ _CANDIDATES = (
     _Candidate(_COMPONENTS, _DATA),
     _Candidate(_COMPONENTS, (*_DATA, "data-ball")),
 )
-Numbers = tuple[float, ...]  # power, distance, certified bound
+Numbers = tuple[float, float, float]  # power, distance, certified bound
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
-    """Yield a table of means; each error is a row of the CSV file."""
+    """Yield a table of means; each error has rows in the CSV file."""
     chosen = [name for name in _SIZES if (name in _REPORTED) != options.choice]
-    cells = []
-    for name in chosen:
-        sizes: dict[str, float] = dict(zip(_SMALL, _SIZES[name], strict=True))
-        cells += [(name, e, sizes.get(e, 0.0)) for e in (*_SMALL, *_LARGE, "none")]
-    first = 0 if options.choice else _REPORT_SEED
-    jobs = [(*cell, first, options.repetitions) for cell in cells]
-    found = tqdm(
-        in_parallel(_measure, jobs, options.jobs),
-        total=len(jobs),
-        desc="Errors",
-        disable=options.quiet,
-    )
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with options.out.open("w", encoding="utf-8", newline="") as file:
-        file.write(metadata(options.command_line))
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*_COLUMNS, *_MEASURED])
-        for cell, numbers in zip(cells, found, strict=True):
-            for candidate, own in zip(_CANDIDATES, numbers, strict=True):
-                key = (*cell, candidate.features, candidate.label, options.repetitions)
-                writer.writerow([*key, *(f"{number:.4g}" for number in own)])
-            file.flush()
-    yield from predictive_lines(options.out)
+    first, repetitions = (0 if options.choice else _REPORT_SEED), options.repetitions
+
+    def rows_of_run() -> list[PredictiveRow]:
+        return [
+            row
+            for row in rows_so_far(options.out, PredictiveRow)
+            if row.key.simulator in chosen and row.key.repetitions == repetitions
+        ]
+
+    done = {(row.key.simulator, row.key.error) for row in rows_of_run()}
+    jobs = [
+        (name, error, size, first, repetitions)
+        for name in chosen
+        for error, size in zip(_ERRORS, (*_SIZES[name], 0.0, 0.0, 0.0), strict=True)
+        if (name, error) not in done
+    ]
+    for rows in in_parallel_with_bar(_measure, jobs, options, "Errors"):
+        append_rows(options.out, rows, options.command_line)
+    yield from predictive_lines(rows_of_run())
 
 
-def predictive_lines(path: Path) -> Iterator[str]:
-    """Yield the means of each candidate, from a file of this command."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(line for line in file if line[0] != "#"))
-    by_kind: dict[tuple[str, str, str], list[list[float]]] = defaultdict(list)
+def predictive_lines(rows: Sequence[PredictiveRow]) -> Iterator[str]:
+    """Yield the means of each candidate."""
+    by_kind: dict[tuple[str, str, str], list[PredictiveRow]] = defaultdict(list)
     for row in rows:
-        error = row["error"]
+        error = row.key.error
         kind = "small" if error in _SMALL else "large" if error in _LARGE else error
-        numbers = [float(row[name]) for name in _MEASURED]
-        by_kind[row["features"], row["probes"], kind].append(numbers)
-    head = f"{'power':>7}{'distance':>10}{'bound':>7}{'alarms':>9}"
-    yield f"{'features':<12}{'probes':<43}{head}"
+        by_kind[row.key.features, row.key.probes, kind].append(row)
+    heads = ("power", "distance", "bound", "alarms")
+    yield f"{'features':<12}" + aligned(("probes", *heads), *_WIDTHS)
     for features, probes in dict.fromkeys((f, p) for f, p, _ in by_kind):
-        power = fmean(n[0] for n in by_kind[features, probes, "small"])
-        large = by_kind[features, probes, "large"]
-        distance, bound = fmean(n[1] for n in large), fmean(n[2] for n in large)
-        alarms = fmean(n[0] for n in by_kind[features, probes, "none"])
-        numbers = f"{power:>7.2f}{distance:>10.2f}{bound:>7.2f}{alarms:>9.2f}"
-        yield f"{features:<12}{probes:<43}{numbers}"
-    simulators = len({row["simulator"] for row in rows})
-    repetitions = int(rows[0]["repetitions"])
+        small, large, none = (
+            by_kind[features, probes, kind] for kind in ("small", "large", "none")
+        )
+        means = (
+            fmean(row.power for row in small),
+            fmean(row.distance for row in large),
+            fmean(row.distance_lower for row in large),
+            fmean(row.power for row in none),
+        )
+        numbers = (f"{mean:.2f}" for mean in means)
+        yield f"{features:<12}" + aligned((probes, *numbers), *_WIDTHS)
+    simulators = len({row.key.simulator for row in rows})
+    repetitions = rows[0].key.repetitions
     count = simulators * repetitions
     error, alarm = (0.25 / len(_SMALL) / count) ** 0.5, (0.0475 / count) ** 0.5
     yield f"Means over {simulators} simulators and {repetitions} repetitions: power for"
@@ -172,8 +191,8 @@ def predictive_lines(path: Path) -> Iterator[str]:
 
 def _measure(
     name: str, error: str, size: float, first: int, repetitions: int
-) -> list[Numbers]:
-    """Return the mean numbers of each candidate."""
+) -> list[PredictiveRow]:
+    """Return the row of each candidate."""
     simulator = SIMULATORS[name]
     results: dict[_Candidate, list[Numbers]] = defaultdict(list)
     with one_thread():
@@ -188,10 +207,11 @@ def _measure(
             for candidate in _CANDIDATES:
                 tested = _test(*both[candidate.features], candidate.probes, seed)
                 results[candidate].append(tested)
-    return [
-        tuple(map(fmean, zip(*results[candidate], strict=True)))
-        for candidate in _CANDIDATES
-    ]
+    rows = []
+    for one, numbers in results.items():
+        key = PredictiveKey(name, error, size, one.features, one.label, repetitions)
+        rows.append(PredictiveRow(key, *map(fmean, zip(*numbers, strict=True))))
+    return rows
 
 
 def _components(

@@ -30,17 +30,17 @@ from sbi.diagnostics.lc2st import LC2ST
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from sbi_colt.benchmark.grid.published import (
-    PublishedRow,
-    append_row,
-    read_published,
-)
-from sbi_colt.benchmark.published_table import posterior_name, published_lines
-from sbi_colt.benchmark.studies.shared import QUIET, at_least
+from sbi_colt.benchmark.published_table import PublishedRow, Run, published_lines
+from sbi_colt.benchmark.row_files import append_rows, rows_so_far
+from sbi_colt.benchmark.studies.shared import QUIET, at_least, out_option
+from sbi_colt.benchmark.tables import aligned
 from sbi_colt.benchmark.tasks.published import PROBLEMS
-from sbi_colt.benchmark.tasks.published.trained import TRAINED, Trained, load_or_train
-from sbi_colt.benchmark.tasks.published.truth import (
+from sbi_colt.benchmark.tasks.published.trained import (
+    ESTIMATORS,
+    TRAINED,
+    Trained,
     Truth,
+    load_or_train,
     observations,
     read_or_measure,
 )
@@ -74,12 +74,7 @@ OPTIONS = {
         "metavar": "FOLDER",
         "help": "folder of trained posteriors (default: %(default)s)",
     },
-    "--out": {
-        "type": Path,
-        "default": Path("published.csv"),
-        "metavar": "FILE",
-        "help": "the CSV file (default: %(default)s)",
-    },
+    **out_option("published.csv"),
     "--budget": {
         "choices": list(_BUDGETS),
         "default": "default",
@@ -99,13 +94,16 @@ OPTIONS = {
     },
     "--estimator": {
         "nargs": "+",
-        "choices": sorted({which.estimator for which in TRAINED}),
+        "choices": list(ESTIMATORS),
+        "default": list(ESTIMATORS),
         "metavar": "NAME",
-        "help": "only these of npe-maf, npe-nsf, fmpe, nle-maf",
+        "help": f"only these of {', '.join(ESTIMATORS)}",
     },
     "--simulations": {
         "nargs": "+",
-        "type": at_least(1),
+        "type": int,
+        "choices": (1000, 10_000),
+        "default": (1000, 10_000),
         "metavar": "NUMBER",
         "help": "only posteriors that were trained on 1000 or 10000",
     },
@@ -122,42 +120,38 @@ OPTIONS = {
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Yield a table of truths and diagnostics, and how well they agree."""
-    chosen = _chosen(options)
-    if options.train_only:
-        yield from _train(chosen, options)
-        return
-    keys = {
-        (which.task, which.estimator, which.num_simulations, options.budget, seed)
-        for which in chosen
-        for seed in range(options.seeds)
-    }
-    if not options.table_only:
-        _fill(chosen, options)
-    rows = [row for row in read_published(options.out) if row.key in keys]
-    yield from published_lines(rows)
-
-
-def _chosen(options: argparse.Namespace) -> list[Trained]:
-    """Return the posteriors that are asked for."""
-    return [
+    chosen = [
         which
         for which in TRAINED
         if which.task in options.task
-        and which.estimator in (options.estimator or [which.estimator])
-        and which.num_simulations in (options.simulations or [which.num_simulations])
+        and which.estimator in options.estimator
+        and which.num_simulations in options.simulations
         and (options.budget == "default" or which.estimator != "nle-maf")
     ]
+    if options.train_only:
+        yield from _training_lines(chosen, options.models)
+        return
+    runs = [Run(p, options.budget, s) for p in chosen for s in range(options.seeds)]
+    if not options.table_only:
+        done = {row.run for row in rows_so_far(options.out, PublishedRow)}
+        left = [one for one in runs if one not in done]
+        for one in tqdm(left, desc="Posteriors", disable=options.quiet):
+            with one_thread():
+                row = measure(one, *_posterior_and_truth(one.posterior, options.models))
+            append_rows(options.out, [row], options.command_line)
+    rows = rows_so_far(options.out, PublishedRow)
+    yield from published_lines([row for row in rows if row.run in runs])
 
 
-def _train(chosen: Sequence[Trained], options: argparse.Namespace) -> Iterator[str]:
-    yield f"{'posterior':<30}{'trained':>9}{'C2ST':>7}{'widths':>13}"
+def _training_lines(chosen: Sequence[Trained], folder: Path) -> Iterator[str]:
+    widths = (30, 9, 7, 13)
+    yield aligned(("posterior", "trained", "C2ST", "widths"), *widths)
     for which in chosen:
         with one_thread():
-            _, truth = _posterior_and_truth(which, options.models)
-        low, high = min(truth.width_ratios), max(truth.width_ratios)
-        widths = f"{low:.2f}-{high:.2f}"
-        seconds = f"{truth.train_seconds:.0f} s"
-        yield f"{posterior_name(which):<30}{seconds:>9}{truth.c2st:>7.3f}{widths:>13}"
+            _, truth = _posterior_and_truth(which, folder)
+        ratios = f"{min(truth.width_ratios):.2f}-{max(truth.width_ratios):.2f}"
+        numbers = (f"{truth.train_seconds:.0f} s", f"{truth.c2st:.3f}", ratios)
+        yield aligned((which.label, *numbers), *widths)
 
 
 def _posterior_and_truth(which: Trained, folder: Path) -> tuple[Any, Truth]:
@@ -165,43 +159,17 @@ def _posterior_and_truth(which: Trained, folder: Path) -> tuple[Any, Truth]:
     return posterior, read_or_measure(which, posterior, seconds, folder)
 
 
-def _fill(chosen: Sequence[Trained], options: argparse.Namespace) -> None:
-    """Measure what the CSV file does not have yet."""
-    done = {row.key for row in read_published(options.out)}
-    progress = tqdm(chosen, desc="Posteriors", disable=options.quiet)
-    for which in progress:
-        progress.set_postfix_str(which.name)
-        for seed in range(options.seeds):
-            key = (which.task, which.estimator, which.num_simulations)
-            if (*key, options.budget, seed) in done:
-                continue
-            with one_thread():
-                posterior, truth = _posterior_and_truth(which, options.models)
-                row = measure(which, posterior, truth, options.budget, seed)
-            append_row(options.out, row, options.command_line)
-
-
-def measure(
-    which: Trained, posterior: Any, truth: Truth, budget: str, seed: int
-) -> PublishedRow:
-    """Return the row of a posterior: its truth and all diagnostics.
-
-    Args:
-        which: Which posterior.
-        posterior: The posterior.
-        truth: What is true of it.
-        budget: A name in `_BUDGETS`.
-        seed: Seed of the diagnostics.
-    """
-    problem = which.problem
+def measure(run: Run, posterior: Any, truth: Truth) -> PublishedRow:
+    """Return the row of a posterior: its truth and all diagnostics."""
+    which = run.posterior
     is_slow = which.estimator.startswith("nle")
 
     def report_of(**settings: Any) -> Any:
         return diagnose(
             posterior,
-            problem.prior(),
-            problem.simulate,
-            seed=derive_seed(seed, "published study", which.name),
+            which.problem.prior(),
+            which.problem.simulate,
+            seed=derive_seed(run.seed, "published study", which.name),
             show_progress_bar=False,
             **settings,
         )
@@ -211,24 +179,18 @@ def measure(
         parameters = report_of(methods=methods, **_SLOW_SAMPLER)
         data = report_of(methods=("predictive",))
     else:
-        parameters = data = report_of(**_BUDGETS[budget])
+        parameters = data = report_of(**_BUDGETS[run.budget])
     share, seconds = math.nan, math.nan
-    if budget == "default" and not is_slow:
-        share, seconds = _lc2st(which, posterior, seed)
+    if run.budget == "default" and not is_slow:
+        share, seconds = _lc2st(which, posterior, run.seed)
     return PublishedRow(
-        which.task,
-        which.estimator,
-        which.num_simulations,
-        budget,
-        seed,
+        run,
         truth.c2st,
         min(truth.width_ratios),
         max(truth.width_ratios),
-        *_side(parameters["colt"]),
-        *_side(data["predictive"]),
-        float(data.p_value),
-        float(data.distance),
-        float(data.distance_lower),
+        *_numbers(parameters["colt"]),
+        *_numbers(data["predictive"]),
+        *_numbers(data),
         float(parameters["sbc"].p_value),
         float(parameters["tarp"].p_value),
         share,
@@ -238,8 +200,8 @@ def measure(
     )
 
 
-def _side(result: Any) -> tuple[float, float, float]:
-    """Return p-value, distance and bound of one side."""
+def _numbers(result: Any) -> tuple[float, float, float]:
+    """Return p-value, distance and bound of one side, or of a report."""
     return float(result.p_value), float(result.distance), float(result.distance_lower)
 
 
@@ -261,11 +223,10 @@ def _lc2st(which: Trained, posterior: Any, seed: int) -> tuple[float, float]:
     """
     start = time.perf_counter()
     generator = generator_from(seed, "published L-C2ST", which.name)
-    problem = which.problem
+    problem, x_o = which.problem, observations(which.task)
     with isolated_rng(generator):
         thetas = problem.prior().sample((_NUM_LC2ST_PAIRS,))
         xs = problem.simulate(thetas)
-    x_o = observations(which.task)
 
     def draws(xs: torch.Tensor, num: int) -> torch.Tensor:
         seed = int(torch.randint(2**31, (1,), generator=generator))
@@ -273,17 +234,11 @@ def _lc2st(which: Trained, posterior: Any, seed: int) -> tuple[float, float]:
             posterior, xs, num, seed=seed, show_progress_bar=False
         )
 
+    settings: Any = {"z_score": True, "num_trials_null": _NUM_LC2ST_TRIALS}
     # One thread, as for the classifiers of the truth.
     with warnings.catch_warnings(), threadpool_limits(1), isolated_rng(generator):
         warnings.simplefilter("ignore")  # of a classifier that has not converged
-        test = LC2ST(
-            thetas,
-            xs,
-            draws(xs, 1)[0],
-            seed=1,
-            z_score=True,
-            num_trials_null=_NUM_LC2ST_TRIALS,
-        )
+        test = LC2ST(thetas, xs, draws(xs, 1)[0], seed=1, **settings)
         test.train_on_observed_data(verbosity=0)
         test.train_under_null_hypothesis(verbosity=0)
         theta_o = draws(x_o, _NUM_LC2ST_DRAWS)  # (draws, 10, d)

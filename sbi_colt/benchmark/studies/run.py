@@ -10,12 +10,12 @@ import argparse
 from collections.abc import Iterator
 
 from sbi_colt.benchmark.grid.cells import (
-    Cell,
     default_cells,
     make_cells,
     paper_cells,
     trained_cells,
 )
+from sbi_colt.benchmark.grid.rows import Cell
 from sbi_colt.benchmark.methods import known_methods
 from sbi_colt.benchmark.studies.shared import (
     at_least,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sbi_colt.benchmark.grid.cells import Cell
-from sbi_colt.benchmark.grid.rows import Row
+from tqdm.auto import tqdm
+
+from sbi_colt.benchmark.grid.rows import Cell, Row
 from sbi_colt.benchmark.grid.runner import run_cells
 from sbi_colt.benchmark.tasks.settings import make_task
 from sbi_colt.benchmark.tasks.task import Task
+from sbi_colt.sampling.parallel import in_parallel
 
 __all__ = [
     "JOBS",
@@ -23,6 +25,8 @@ __all__ = [
     "at_least",
     "dims_option",
     "grid_options",
+    "in_parallel_with_bar",
+    "out_option",
     "run_grid",
     "seconds_of",
 ]
@@ -67,11 +71,24 @@ def dims_option(text: str) -> Options:
     return {"--dims": settings}
 
 
-def grid_options(name: str) -> Options:
-    """Return the options of a command that fills a CSV file, with the file's name."""
+def out_option(name: str) -> Options:
+    """Return the option for the CSV file that a command fills, with its default."""
     text = "the CSV file (default: %(default)s)"
     out = {"type": Path, "default": Path(name), "metavar": "FILE", "help": text}
-    return {**JOBS, **QUIET, "--out": out}
+    return {"--out": out}
+
+
+def grid_options(name: str) -> Options:
+    """Return the options of a command that runs a grid, with the name of its file."""
+    return {**JOBS, **QUIET, **out_option(name)}
+
+
+def in_parallel_with_bar(
+    function: Callable, jobs: Sequence[tuple], options: argparse.Namespace, title: str
+) -> Iterator[Any]:
+    """Yield the results of jobs in their order, with the options of JOBS and QUIET."""
+    results = in_parallel(function, jobs, options.jobs)
+    yield from tqdm(results, total=len(jobs), desc=title, disable=options.quiet)
 
 
 def run_grid(cells: Sequence[Cell], options: argparse.Namespace) -> list[Row]:

@@ -18,8 +18,7 @@ from sbi_colt.benchmark.claims import (
     false_alarms,
     powers,
 )
-from sbi_colt.benchmark.grid.cells import EXACT
-from sbi_colt.benchmark.grid.rows import Row, read_rows
+from sbi_colt.benchmark.grid.rows import EXACT, Row, read_rows
 from sbi_colt.benchmark.studies.shared import RESULTS
 from sbi_colt.benchmark.tables import Entries, only, summarise, table_lines
 from sbi_colt.benchmark.tasks.settings import SETTINGS

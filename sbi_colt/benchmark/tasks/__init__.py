@@ -2,7 +2,7 @@
 
 ``task`` says what a task is. ``gaussian`` and ``curved`` are families of perturbed
 posteriors; ``tree``, ``diffusion`` and ``lobes`` are single ones; ``trained`` has
-posteriors that sbi trained on the problems ``two_moons`` and ``outliers``. The folder
+posteriors that sbi trained on two problems with exact posteriors. The folder
 ``published`` has problems of the sbi benchmark and posteriors trained on them.
 ``simulators`` is for the data side: simulators of many kinds, with wrong draws of θ.
 """

@@ -1,6 +1,6 @@
 """Posteriors that sbi trained, NPE and FMPE, on more and more simulations.
 
-The two problems have posteriors that can be sampled exactly. α is the number of
+The two problems, two moons and outliers, can be sampled exactly. α is the number of
 training simulations, so a larger α means a smaller error, except that α = 0 is the
 exact posterior.
 """
@@ -15,19 +15,61 @@ import torch
 from sbi.inference import FMPE, NPE
 from sbi.utils.metrics import c2st
 from torch import Tensor
+from torch.distributions import MultivariateNormal
 
-from sbi_colt.benchmark.tasks.outliers import Outliers
+from sbi_colt.benchmark.tasks.published.problems import TwoMoons
 from sbi_colt.benchmark.tasks.task import Setting
-from sbi_colt.benchmark.tasks.two_moons import TwoMoons
 from sbi_colt.draws import Draws, make_predictive
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.draw import draw_posterior_samples
 from sbi_colt.sampling.sbi_internals import train_quietly
 
-__all__ = ["PROBLEMS", "SETTINGS", "TrainedTask"]
+__all__ = ["PROBLEMS", "SETTINGS", "Outliers", "TrainedTask"]
 
 _NUM_EXACT = 1000  # draws of either kind for the accuracy at one x
 _NUM_REPLICATES = 9  # on the data side
+
+
+class Outliers:
+    """A linear model with five parameters and noise of two sizes.
+
+    θ ~ N(0, I), x = A θ + σ ε with A fixed, ε ~ N(0, I), and σ = 0.3 or, with
+    probability 1/4, 1.5 for the whole of x. The posterior is a mixture of two Gaussians
+    whose weights depend on x.
+    """
+
+    dim = 5
+    _sigmas = torch.tensor([0.3, 1.5])
+    _shares = torch.tensor([0.75, 0.25])
+
+    def __init__(self):
+        normal = torch.randn(5, 5, generator=generator_from(0, "outliers"))
+        self.mixing = torch.eye(5) + 0.3 * normal
+
+    def prior(self) -> Any:
+        return MultivariateNormal(torch.zeros(5), torch.eye(5))
+
+    def simulate(self, thetas: Tensor) -> Tensor:  # (N, 5) -> (N, 5)
+        kinds = torch.multinomial(self._shares, len(thetas), replacement=True)
+        noise = self._sigmas[kinds].unsqueeze(1) * torch.randn_like(thetas)
+        return thetas @ self.mixing.T + noise
+
+    def exact(self, x: Tensor, count: int) -> Tensor:
+        """Return exact draws ``(count, 5)`` at one x, from torch's global state."""
+        evidence, parts = [], []
+        for sigma, share in zip(self._sigmas, self._shares, strict=True):
+            covariance = self.mixing @ self.mixing.T + sigma**2 * torch.eye(5)
+            marginal = MultivariateNormal(torch.zeros(5), covariance)
+            evidence.append(share.log() + marginal.log_prob(x))
+            gain = torch.linalg.solve(covariance, self.mixing).T  # (5, 5)
+            spread = torch.eye(5) - gain @ self.mixing
+            spread = (spread + spread.T) / 2
+            parts.append(MultivariateNormal(gain @ x, spread).sample((count,)))
+        weights = torch.stack(evidence).softmax(dim=0)
+        chosen = torch.multinomial(weights, count, replacement=True)
+        return torch.stack(parts)[chosen, torch.arange(count)]
+
+
 PROBLEMS = {"two-moons": TwoMoons(), "outliers": Outliers()}
 _TRAINERS = {"npe": NPE, "fmpe": FMPE}
 

@@ -6,8 +6,8 @@ import pytest
 
 from sbi_colt import TestResult
 from sbi_colt.benchmark.grid import runner
-from sbi_colt.benchmark.grid.cells import EXACT, Cell, default_cells, make_cells
-from sbi_colt.benchmark.grid.rows import Row, read_rows
+from sbi_colt.benchmark.grid.cells import default_cells, make_cells
+from sbi_colt.benchmark.grid.rows import EXACT, Cell, Row, read_rows
 from sbi_colt.benchmark.grid.runner import run_cells, run_group
 from sbi_colt.benchmark.methods import METHODS
 

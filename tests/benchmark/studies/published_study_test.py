@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from sbi_colt.benchmark.grid.published import read_published
+from sbi_colt.benchmark.published_table import PublishedRow, Run
+from sbi_colt.benchmark.row_files import read_rows
 from sbi_colt.benchmark.studies import published
-from sbi_colt.benchmark.tasks.published.trained import Trained
-from sbi_colt.benchmark.tasks.published.truth import Truth
+from sbi_colt.benchmark.tasks.published.trained import Trained, Truth
 from sbi_colt.cli import main
 
 TRUTH = Truth(0.9, [0.9] * 10, [0.5, 1.5], 12.0, 3.0)
@@ -58,8 +58,8 @@ def test_rows_are_measured_once(tmp_path, calls, capsys):
     assert "sir npe-nsf 1k" in capsys.readouterr().out
     assert run(tmp_path, "--task", "sir") == 0
     assert len(calls) == 4
-    rows = read_published(tmp_path / "rows.csv")
-    assert len({row.key for row in rows}) == 4
+    rows = read_rows(tmp_path / "rows.csv", PublishedRow)
+    assert len({row.run for row in rows}) == 4
     assert rows[0].narrowest == 0.5
     assert rows[0].widest == 1.5
     assert rows[0].lc2st_share == 0.4
@@ -74,8 +74,8 @@ def test_seeds_and_budgets_are_rows_of_their_own(tmp_path, calls):
     assert len(calls) == 3  # without NLE
     assert calls[2]["num_simulations"] == 5000
     assert calls[2]["num_replicates"] * calls[2]["num_replicated_pairs"] == 4995
-    rows = read_published(tmp_path / "rows.csv")
-    assert [(row.budget, row.seed) for row in rows] == [
+    rows = read_rows(tmp_path / "rows.csv", PublishedRow)
+    assert [(row.run.budget, row.run.seed) for row in rows] == [
         ("default", 0),
         ("default", 1),
         ("large", 0),
@@ -91,7 +91,7 @@ def test_slow_samplers_get_each_side_by_itself(tmp_path, calls):
     assert parameters["num_simulations"] == 50
     assert parameters["num_posterior_samples"] == 100
     assert data["methods"] == ("predictive",)
-    (row,) = read_published(tmp_path / "rows.csv")
+    (row,) = read_rows(tmp_path / "rows.csv", PublishedRow)
     assert row.colt_distance == pytest.approx(0.31)
     assert row.predictive_distance == row.distance == pytest.approx(0.32)
     assert row.parameter_seconds == row.data_seconds == 3
@@ -140,7 +140,7 @@ def test_a_row_has_the_numbers_of_real_reports(monkeypatch):
     def blind(xs, num):
         return which.problem.prior().sample((num, len(xs)))
 
-    row = published.measure(which, blind, TRUTH, "default", 0)
+    row = published.measure(Run(which, "default", 0), blind, TRUTH)
     assert row.predictive_p < 0.01
     assert row.p_value < 0.02
     assert row.distance_lower > 0

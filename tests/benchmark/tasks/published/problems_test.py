@@ -9,7 +9,7 @@ from torch.distributions import MultivariateNormal
 
 from sbi_colt import Draws
 from sbi_colt.baselines import sbc
-from sbi_colt.benchmark.tasks.published import PROBLEMS, slcp
+from sbi_colt.benchmark.tasks.published import PROBLEMS, problems
 from sbi_colt.benchmark.tasks.published.smc import sample_tempered
 from sbi_colt.randomness import generator_from, isolated_rng
 
@@ -226,7 +226,7 @@ def test_slcp_has_four_modes_of_equal_mass(generator):
 @pytest.mark.parametrize("name", ["slcp", "bernoulli-glm"])
 def test_tempered_references_are_calibrated(name, generator, monkeypatch):
     """Ranks of 40 true parameters among draws of the tempered sampler."""
-    monkeypatch.setattr(slcp, "_NUM_PARTICLES", 4000)
+    monkeypatch.setattr(problems, "_NUM_PARTICLES", 4000)
     thetas, xs = pairs(name, 40, seed=4)
     draws = [PROBLEMS[name].reference(x, 400, generator)[:40] for x in xs]
     found = Draws(thetas, xs, torch.stack(draws, dim=1))

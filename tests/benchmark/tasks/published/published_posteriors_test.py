@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from sbi_colt.benchmark.tasks.published import PROBLEMS, trained, truth
+from sbi_colt.benchmark.tasks.published import PROBLEMS, trained
 from sbi_colt.benchmark.tasks.published.trained import TRAINED, Trained, load_or_train
 
 SMALL = Trained("gaussian-linear", "npe-maf", 60)
@@ -54,10 +54,10 @@ def exact_but(width):
 
 
 def test_the_truth_tells_an_exact_posterior_from_a_wide_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(truth, "_NUM_DRAWS", 400)
-    monkeypatch.setattr(truth, "_NUM_OBSERVATIONS", 4)
+    monkeypatch.setattr(trained, "_NUM_DRAWS", 400)
+    monkeypatch.setattr(trained, "_NUM_OBSERVATIONS", 4)
     exact, wide = (
-        truth.read_or_measure(
+        trained.read_or_measure(
             Trained("gaussian-mixture", name, 1), exact_but(width), 2.5, tmp_path
         )
         for name, width in (("exact", 1.0), ("wide", 3.0))
@@ -71,17 +71,17 @@ def test_the_truth_tells_an_exact_posterior_from_a_wide_one(tmp_path, monkeypatc
 
 
 def test_the_truth_is_read_from_its_file(tmp_path):
-    kept = truth.Truth(0.75, [0.75] * 10, [1.0, 2.0], 3.0, 4.0)
+    kept = trained.Truth(0.75, [0.75] * 10, [1.0, 2.0], 3.0, 4.0)
     path = tmp_path / f"{SMALL.name}.json"
     path.write_text(json.dumps(vars(kept)))
-    assert truth.read_or_measure(SMALL, None, 3.0, tmp_path) == kept
+    assert trained.read_or_measure(SMALL, None, 3.0, tmp_path) == kept
 
 
 def test_observations_and_references_are_the_same_at_each_call(tmp_path):
-    first, second = (truth.observations("two-moons") for _ in range(2))
+    first, second = (trained.observations("two-moons") for _ in range(2))
     assert torch.equal(first, second)
     assert first.shape == (10, 2)
-    made = truth.reference_draws("two-moons", tmp_path)
+    made = trained.reference_draws("two-moons", tmp_path)
     assert made.shape == (10, 2000, 2)
-    assert torch.equal(made, truth.reference_draws("two-moons", tmp_path))
-    assert torch.equal(made, truth.reference_draws("two-moons", tmp_path / "other"))
+    assert torch.equal(made, trained.reference_draws("two-moons", tmp_path))
+    assert torch.equal(made, trained.reference_draws("two-moons", tmp_path / "other"))
