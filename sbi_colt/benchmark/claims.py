@@ -53,10 +53,8 @@ def false_alarms(
 ) -> Claim:
     """Return the claim that counts of false alarms lie in their binomial bands.
 
-    Args:
-        text: The sentence.
-        counts: Rejections and tests where nothing is wrong, by the name of the cell.
-        band: Probability of the band under a binomial distribution with level 0.05.
+    ``counts`` has rejections and tests where nothing is wrong, by the name of the cell;
+    ``band`` is the probability of the band at level 0.05.
     """
     against = []
     for name, (count, trials) in counts.items():

@@ -27,6 +27,11 @@ class Style(NamedTuple):
     marker: str
     line: str
 
+    @property
+    def look(self) -> dict[str, Any]:
+        """The same for matplotlib, without the label."""
+        return {"color": self.color, "marker": self.marker, "ls": self.line}
+
 
 _STYLES = {
     "default": Style("CoLT here", BLUE, "o", "-"),
@@ -59,13 +64,9 @@ def add_legend(
 
 
 def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Write a figure for each family of tasks and return their paths.
+    """Write a figure for each family of tasks to a folder, and return their paths.
 
     Large hollow markers are the numbers that the paper reports.
-
-    Args:
-        rows: The results.
-        folder: Where to write the figures.
     """
     entries = summarise(rows)
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,14 +87,8 @@ def plot_results(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 
 def _panels(rows: int, columns: int, width: float, height: float):
-    return plt.subplots(
-        rows,
-        columns,
-        figsize=(width, height),
-        layout="constrained",
-        squeeze=False,
-        sharey=True,
-    )
+    shared: Any = {"layout": "constrained", "squeeze": False, "sharey": True}
+    return plt.subplots(rows, columns, figsize=(width, height), **shared)
 
 
 def _plot_family(entries: Entries, prefix: str) -> Figure | None:
@@ -115,49 +110,38 @@ def _plot_family(entries: Entries, prefix: str) -> Figure | None:
 
 
 def _plot_single(entries: Entries, task: str) -> Figure | None:
-    """Return one panel for a task in the plane: power, or the diffusion's statistic."""
+    """Return one panel for a task in the plane."""
     if not only(entries, task):
         return None
     figure, ((ax,),) = _panels(1, 1, 7, 3.6)
-    _plot_curves(ax, entries, task, (1, 2), is_statistic=task == "diffusion")
+    _plot_curves(ax, entries, task, (1, 2))
     add_legend(figure, [ax], "outside right upper")
     ax.set_title(task.capitalize())
     return figure
 
 
-def _plot_curves(
-    ax: Axes,
-    entries: Entries,
-    task: str,
-    dims: tuple[int, int],
-    is_statistic: bool = False,
-) -> None:
-    """Add the curve of each method over α, and the paper's points."""
+def _plot_curves(ax: Axes, entries: Entries, task: str, dims: tuple[int, int]) -> None:
+    """Add the curve of each method over α, and the paper's points.
+
+    Curves show the power, those of the diffusion the statistic.
+    """
+    is_statistic = task == "diffusion"
     for method in dict.fromkeys([*_STYLES, *(key.method for key in entries)]):
         curve = _curve(entries, task, dims, method)
         if not curve or method == EXACT or (is_statistic and method == "c2st"):
             continue
-        _, color, marker, line = style_of(method)
-        ax.errorbar(
-            list(curve),
-            [e.statistic if is_statistic else e.power for e in curve.values()],
-            yerr=None if is_statistic else [e.error for e in curve.values()],
-            color=color,
-            marker=marker,
-            ls=line,
-            ms=4,
-            lw=1.3,
-            label=method,
-        )
+        look = style_of(method).look
+        values = [e.statistic if is_statistic else e.power for e in curve.values()]
+        errors = None if is_statistic else [e.error for e in curve.values()]
+        ax.errorbar(list(curve), values, errors, ms=4, lw=1.3, label=method, **look)
         reported = {
             key[3]: power
             for key, (power, _) in PAPER.items()
             if key[:3] == (task, *dims) and key[4] == method
         }
         if reported:
-            look = {"color": color, "marker": marker, "ls": "", "ms": 9, "mfc": "none"}
-            points = (list(reported), list(reported.values()))
-            ax.plot(*points, label=method + _REPORTED, **look)
+            look |= {"ls": "", "ms": 9, "mfc": "none", "label": method + _REPORTED}
+            ax.plot(list(reported), list(reported.values()), **look)
     ax.set_xlabel("alpha")
     if is_statistic:
         ax.set_ylabel("mean statistic")
@@ -192,12 +176,11 @@ def _plot_trained(entries: Entries) -> Figure | None:
         ):
             own = sorted(only(entries, task, method).items())
             values = {key.alpha: entry.statistic - chance for key, entry in own}
-            _, color, marker, line = style_of(method)
-            look = {"color": color, "marker": marker, "ls": line, "label": label}
+            style = style_of(method)
             exact = values.pop(0.0, None)
-            ax.plot(list(values), list(values.values()), **look)
+            ax.plot(list(values), list(values.values()), label=label, **style.look)
             if exact is not None:
-                ax.axhline(exact, color=color, lw=0.8, ls=":")
+                ax.axhline(exact, color=style.color, lw=0.8, ls=":")
         ax.set(
             xscale="log", xlabel="training simulations", title=task, ylim=(-0.02, 0.55)
         )

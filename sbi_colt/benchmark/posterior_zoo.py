@@ -35,14 +35,6 @@ _MIXING = torch.tensor([[1.0, 0.5], [0.0, 1.0]])
 _NOISE = 0.5
 
 
-@dataclass(frozen=True)
-class Exhibit:
-    """A trained posterior, and a function that makes xs for it."""
-
-    posterior: Any
-    observe: Callable[[int, torch.Generator], Tensor]
-
-
 def prior() -> MultivariateNormal:
     """Return the prior N(0, I)."""
     return MultivariateNormal(torch.zeros(2), torch.eye(2))
@@ -67,6 +59,18 @@ def closed_form(xs: Tensor) -> tuple[Tensor, Tensor]:
     return total @ _MIXING @ covariance / _NOISE**2, covariance
 
 
+def _observe(num: int, generator: torch.Generator) -> Tensor:
+    return simulate(num, generator)[1]
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A trained posterior, and a function that makes xs for it."""
+
+    posterior: Any
+    observe: Callable[[int, torch.Generator], Tensor] = _observe
+
+
 @cache
 def exhibit(name: str) -> Exhibit:
     """Train a posterior of the zoo, once; see ``ZOO`` for the names."""
@@ -74,15 +78,12 @@ def exhibit(name: str) -> Exhibit:
         raise ValueError(f"name: expected one of {', '.join(ZOO)}, got {name!r}.")
     with isolated_rng(generator_from(0, "zoo", name)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few epochs, on purpose
-        return ZOO[name]()
+        made = ZOO[name]()
+    return made if isinstance(made, Exhibit) else Exhibit(made)
 
 
-def _train(trainer: Any, thetas: Tensor, xs: Tensor, epochs: int) -> Any:
-    trainer.append_simulations(thetas, xs)
-    return _train_again(trainer, epochs)
-
-
-def _train_again(trainer: Any, epochs: int) -> Any:
+def _train(trainer: Any, thetas: Tensor, xs: Tensor, epochs: int, **kept: Any) -> Any:
+    trainer.append_simulations(thetas, xs, **kept)
     with contextlib.redirect_stdout(io.StringIO()):  # sbi prints every epoch
         trainer.train(
             max_num_epochs=epochs, training_batch_size=100, show_train_summary=False
@@ -94,13 +95,9 @@ def _pairs(num: int = 2000) -> tuple[Tensor, Tensor]:
     return simulate(num, generator_from(1, "zoo pairs"))
 
 
-def _observe(num: int, generator: torch.Generator) -> Tensor:
-    return simulate(num, generator)[1]
-
-
-def _npe(net: Any) -> Exhibit:
-    trainer = _train(NPE(prior(), net), *_pairs(), epochs=15)
-    return Exhibit(trainer.build_posterior(), _observe)
+def _built(trainer: Any, epochs: int = 15, **how: Any) -> Any:
+    """Return the posterior of a trainer; ``how`` says how to sample it."""
+    return _train(trainer, *_pairs(), epochs=epochs).build_posterior(**how)
 
 
 def _npe_a() -> Exhibit:
@@ -109,8 +106,7 @@ def _npe_a() -> Exhibit:
     proposal = trainer.build_posterior().set_default_x(focus)
     thetas = proposal.sample((1000,), show_progress_bars=False)
     xs = thetas @ _MIXING.T + _NOISE * torch.randn(1000, 2)
-    trainer.append_simulations(thetas, xs, proposal=proposal)
-    _train_again(trainer, epochs=60)
+    _train(trainer, thetas, xs, epochs=60, proposal=proposal)
     # The correction holds near the observation that the second round was about.
     return Exhibit(
         trainer.build_posterior(),
@@ -118,15 +114,13 @@ def _npe_a() -> Exhibit:
     )
 
 
-def _likelihood() -> Any:
-    return _train(NLE(prior(), "maf"), *_pairs(), epochs=15)
+def _likelihood(sample_with: str) -> Any:
+    return _built(NLE(prior(), "maf"), sample_with=sample_with)
 
 
-def _mcmc(trainer: Any, method: str = "slice_np_vectorized") -> Any:
+def _mcmc(method: str = "slice_np_vectorized") -> dict[str, Any]:
     few = {"num_chains": 4, "warmup_steps": 20, "thin": 2}
-    return trainer.build_posterior(
-        sample_with="mcmc", mcmc_method=method, mcmc_parameters=few
-    )
+    return {"sample_with": "mcmc", "mcmc_method": method, "mcmc_parameters": few}
 
 
 def _iid_trials() -> Exhibit:
@@ -135,31 +129,22 @@ def _iid_trials() -> Exhibit:
         noise = _NOISE * torch.randn(num, 3, 2, generator=generator)
         return thetas @ _MIXING.T + noise
 
-    return Exhibit(_mcmc(_likelihood()), observe)
+    return Exhibit(_built(NLE(prior(), "maf"), **_mcmc()), observe)
 
 
-def _of_likelihood(sample_with: str) -> Exhibit:
-    return Exhibit(_likelihood().build_posterior(sample_with=sample_with), _observe)
-
-
-def _amortized_vi() -> Exhibit:
-    posterior = _likelihood().build_posterior(sample_with="vi")
+def _amortized_vi() -> Any:
+    posterior = _likelihood("vi")
     posterior.train_amortized(
         *_pairs(), max_num_iters=60, n_particles=32, show_progress_bar=False
     )
-    return Exhibit(posterior, _observe)
+    return posterior
 
 
-def _vector_field(trainer: Callable, sample_with: str) -> Exhibit:
-    trained = _train(trainer(prior()), *_pairs(), epochs=40)
-    return Exhibit(trained.build_posterior(sample_with=sample_with), _observe)
-
-
-def _ensemble() -> Exhibit:
+def _ensemble() -> Any:
     parts = [_train(NPE(prior(), "maf"), *_pairs(500 + i), epochs=5) for i in range(2)]
     weights = torch.tensor([0.8, 0.2])
-    ensemble = EnsemblePosterior([p.build_posterior() for p in parts], weights=weights)
-    return Exhibit(ensemble, _observe)
+    posteriors = [part.build_posterior() for part in parts]
+    return EnsemblePosterior(posteriors, weights=weights)
 
 
 def _images() -> Exhibit:
@@ -191,7 +176,8 @@ def _mixed_data() -> Exhibit:
     data = _with_choice(thetas, xs, generator_from(2, "zoo mixed"))
     trainer = _train(MNLE(prior()), thetas, data, epochs=10)
     return Exhibit(
-        _mcmc(trainer), lambda n, g: _with_choice(*simulate(n, g), generator=g)
+        trainer.build_posterior(**_mcmc()),
+        lambda n, g: _with_choice(*simulate(n, g), generator=g),
     )
 
 
@@ -211,25 +197,24 @@ def _mixed_parameters() -> Exhibit:
     return Exhibit(trainer.build_posterior(), lambda n, g: pairs(n, g)[1])
 
 
-ZOO: dict[str, Callable[[], Exhibit]] = {
-    "npe-maf": lambda: _npe("maf"),
-    "npe-nsf": lambda: _npe("nsf"),
-    "npe-mdn": lambda: _npe("mdn"),
+# Functions that train a posterior; those that change the problem return an `Exhibit`.
+ZOO: dict[str, Callable[[], Any]] = {
+    "npe-maf": lambda: _built(NPE(prior(), "maf")),
+    "npe-nsf": lambda: _built(NPE(prior(), "nsf")),
+    "npe-mdn": lambda: _built(NPE(prior(), "mdn")),
     "npe-a, two rounds": _npe_a,
-    "nle, vectorised slice": lambda: Exhibit(_mcmc(_likelihood()), _observe),
-    "nle, slice": lambda: Exhibit(_mcmc(_likelihood(), "slice_np"), _observe),
-    "nre, vectorised slice": lambda: Exhibit(
-        _mcmc(_train(NRE(prior()), *_pairs(), epochs=15)), _observe
-    ),
+    "nle, vectorised slice": lambda: _built(NLE(prior(), "maf"), **_mcmc()),
+    "nle, slice": lambda: _built(NLE(prior(), "maf"), **_mcmc("slice_np")),
+    "nre, vectorised slice": lambda: _built(NRE(prior()), **_mcmc()),
     "nle, iid trials": _iid_trials,
-    "nle, rejection": lambda: _of_likelihood("rejection"),
-    "nle, importance": lambda: _of_likelihood("importance"),
-    "nle, vi": lambda: _of_likelihood("vi"),
+    "nle, rejection": lambda: _likelihood("rejection"),
+    "nle, importance": lambda: _likelihood("importance"),
+    "nle, vi": lambda: _likelihood("vi"),
     "nle, amortized vi": _amortized_vi,
-    "npse, sde": lambda: _vector_field(NPSE, "sde"),
-    "npse, ode": lambda: _vector_field(NPSE, "ode"),
-    "fmpe, ode": lambda: _vector_field(FMPE, "ode"),
-    "fmpe, sde": lambda: _vector_field(FMPE, "sde"),
+    "npse, sde": lambda: _built(NPSE(prior()), 40, sample_with="sde"),
+    "npse, ode": lambda: _built(NPSE(prior()), 40, sample_with="ode"),
+    "fmpe, ode": lambda: _built(FMPE(prior()), 40, sample_with="ode"),
+    "fmpe, sde": lambda: _built(FMPE(prior()), 40, sample_with="sde"),
     "mnle": _mixed_data,
     "mnpe": _mixed_parameters,
     "ensemble": _ensemble,

@@ -26,17 +26,11 @@ _WIDTHS = (28, 5, 10, 5, 5, 6, 5, 5, 6, 6)
 
 @dataclass(frozen=True)
 class Run:
-    """A run of all diagnostics on one posterior.
-
-    Args:
-        posterior: Which posterior.
-        budget: ``"default"`` or ``"large"``.
-        seed: Seed of the diagnostics.
-    """
+    """A run of all diagnostics on one posterior."""
 
     posterior: Trained
-    budget: str
-    seed: int
+    budget: str  # "default" or "large"
+    seed: int  # of the diagnostics
 
 
 @dataclass(frozen=True)
@@ -155,12 +149,10 @@ def _correlations(rows: Sequence[PublishedRow]) -> Iterator[str]:
 
 
 def rank_correlation(pairs: Sequence[tuple[float, tuple[float, ...]]]) -> float:
-    """Return Spearman's correlation of truths with sizes that are compared in turn.
+    """Return Spearman's correlation of truths with tuples of sizes.
 
-    Args:
-        pairs: A truth and a tuple for each posterior. Tuples are compared by their
-            first entries, and where these are equal by the next. Those with NaN are
-            left out.
+    Tuples are compared by their first entries, and where these are equal by the next.
+    Those with NaN are left out.
     """
     pairs = [pair for pair in pairs if not any(map(math.isnan, pair[1]))]
     if len(pairs) < 3:

@@ -61,13 +61,7 @@ def read_rows(path: str | os.PathLike, kind: type[Row]) -> list[Row]:
 
 
 def append_rows(path: str | os.PathLike, rows: Sequence[Any], command: str) -> None:
-    """Add rows of one kind to a CSV file, which is made if there is none.
-
-    Args:
-        path: The CSV file.
-        rows: The rows.
-        command: The command line, which is kept in the file as a comment.
-    """
+    """Add rows of one kind to a CSV file, below a comment with the command line."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:

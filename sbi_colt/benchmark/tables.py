@@ -89,15 +89,10 @@ for _alpha, _methods in _BLIND.items():
 
 @dataclass(frozen=True)
 class Entry:
-    """The rows of one cell over all seeds.
+    """The rows of one cell over all seeds: means, and the number of batches.
 
-    Args:
-        power: Mean power.
-        error: Its standard error: binomial over all batches, or that of the seeds'
-            means where it is larger.
-        statistic: Mean statistic.
-        num_batches: Batches behind it, over all seeds.
-        draws_per_step: As in `Cell`.
+    The standard error of the power is binomial over all batches, or that of the seeds'
+    means where it is larger.
     """
 
     power: float
@@ -164,15 +159,14 @@ def table_lines(rows: Sequence[Row]) -> Iterator[str]:
         own = only(entries, task, where=lambda key, dims=dims: key[1:3] == dims)
         here = [name for name in names if only(own, method=name)]
         yield f"{task}, x of dimension {dim_x}, theta of dimension {dim}"
-        yield f"{'alpha':>8}" + "".join(f"{name:>12}" for name in here)
+        yield aligned(("", "alpha", *here), 0, 8, 12)
         for alpha in sorted({key.alpha for key in own}):
             keys = [Key(task, dim_x, dim, alpha, name) for name in here]
-            yield f"{alpha:>8g}" + "".join(
-                f"{_text(key, own.get(key)):>12}" for key in keys
-            )
+            texts = (_text(key, own.get(key)) for key in keys)
+            yield aligned(("", f"{alpha:g}", *texts), 0, 8, 12)
             if any(key in PAPER for key in keys):
-                reported = "".join(f"{_paper_text(key):>12}" for key in keys)
-                yield f"{'paper':>8}{reported.rstrip()}"
+                reported = map(_paper_text, keys)
+                yield aligned(("", "paper", *reported), 0, 8, 12).rstrip()
         if line := steps_line(own):
             yield line
         yield ""

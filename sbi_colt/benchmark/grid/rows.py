@@ -21,52 +21,29 @@ EXACT = "exact-c2st"
 
 @dataclass(frozen=True)
 class Cell:
-    """What to measure.
+    """What to measure."""
 
-    Args:
-        task: Name of a task in `SETTINGS`.
-        dim_x: Dimension of x.
-        dim: Dimension of θ.
-        alpha: Size of the error.
-        method: Name of a method in `benchmark.methods`, or ``"exact-c2st"``.
-        seed: Seed of task, training and batches.
-        num_batches: Test batches.
-        draws_per_step: Draws that the paper's variants see in a training step, or
-            `None` for all of them.
-        num_pairs: Pairs to train on, and pairs in each batch; `None` for the number
-            in the task's setting.
-    """
-
-    task: str
+    task: str  # a name in `SETTINGS`
     dim_x: int
-    dim: int
-    alpha: float
-    method: str
-    seed: int
+    dim: int  # of θ
+    alpha: float  # size of the error
+    method: str  # a name in `benchmark.methods`, or `EXACT`
+    seed: int  # of task, training and batches
     num_batches: int
-    draws_per_step: int | None
-    num_pairs: int | None = None
+    draws_per_step: int | None  # of the paper's variants; `None`: all draws
+    num_pairs: int | None = None  # to train on, and per batch; `None`: as in `Setting`
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured in a cell.
-
-    Args:
-        cell: The cell.
-        power: Share of the batches rejected at level 0.05.
-        statistic: Mean statistic; for CoLT the distance.
-        distance_lower: Mean certified distance, for CoLT.
-        fit_seconds: Seconds of training.
-        test_seconds: Seconds of a test, on average.
-    """
+    """What was measured in a cell."""
 
     cell: Cell
-    power: float
-    statistic: float
-    distance_lower: float
+    power: float  # share of the batches rejected at level 0.05
+    statistic: float  # mean over the batches; for CoLT the distance
+    distance_lower: float  # mean certified distance, for CoLT
     fit_seconds: float
-    test_seconds: float
+    test_seconds: float  # of one test, on average
 
     def __post_init__(self):
         if not (0 <= self.power <= 1 or math.isnan(self.power)):

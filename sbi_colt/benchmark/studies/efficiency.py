@@ -16,6 +16,7 @@ from sbi_colt.benchmark.claims import Claim, claim_lines
 from sbi_colt.benchmark.grid.cells import make_cells
 from sbi_colt.benchmark.grid.rows import Cell, Row
 from sbi_colt.benchmark.studies.shared import grid_options, run_grid
+from sbi_colt.benchmark.tables import aligned
 
 OPTIONS = grid_options("efficiency.csv")
 _METHODS = ("default", "paper-full", "paper-id")
@@ -53,13 +54,12 @@ def efficiency_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield mean power by the number of simulations, and where it reaches 0.8."""
     curves = _curves(rows)
     sizes = sorted({size for curve in curves.values() for size in curve})
-    heads = "".join(f"{size:>8}" for size in sizes)
-    yield f"{'simulations':<14}{heads}   to {_GOAL}"
+    yield aligned(("simulations", *sizes), 14, 8) + f"   to {_GOAL}"
     for name, curve in curves.items():
-        texts = (f"{curve[s]:>8.2f}" if s in curve else " " * 8 for s in sizes)
+        texts = (f"{curve[s]:.2f}" if s in curve else "" for s in sizes)
         reached = _reached(curve)
         end = "never" if reached == math.inf else f"{reached:.0f}"
-        yield f"{name:<14}" + "".join(texts) + f"{end:>9}"
+        yield aligned((name, *texts), 14, 8) + f"{end:>9}"
 
 
 def efficiency_claims(rows: Sequence[Row]) -> list[Claim]:

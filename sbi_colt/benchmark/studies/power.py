@@ -28,7 +28,14 @@ from sbi_colt.benchmark.grid.cells import make_cells
 from sbi_colt.benchmark.grid.rows import Cell, Row
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.shared import dims_option, grid_options, run_grid
-from sbi_colt.benchmark.tables import Entries, Key, only, steps_line, summarise
+from sbi_colt.benchmark.tables import (
+    Entries,
+    Key,
+    aligned,
+    only,
+    steps_line,
+    summarise,
+)
 from sbi_colt.benchmark.tasks.task import DIMS
 from sbi_colt.report.colours import GREY
 from sbi_colt.report.figures import DetachedFigure
@@ -66,8 +73,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 def power_cells(dims: Sequence[tuple[int, int]] | None = None) -> list[Cell]:
     """Return the cells of the table: three task seeds, and the tree with one.
 
-    Args:
-        dims: Dimensions of x and θ, then without the tree; `None` for the whole table.
+    With dimensions of x and θ, return their cells alone, without the tree.
     """
     few: Any = {"num_batches": 100, "draws_per_step": 10}
     cells = []
@@ -119,11 +125,7 @@ def power_lines(rows: Sequence[Row]) -> Iterator[str]:
 def mean_powers(entries: Entries, family: str = "") -> dict[str, float]:
     """Return each method's mean power over the perturbations of a family.
 
-    Cells that some method lacks are left out.
-
-    Args:
-        entries: The entries.
-        family: ``""`` for the Gaussian family, ``"curved-"`` for the curved one.
+    The family is ``""`` or ``"curved-"``. Cells that some method lacks are left out.
     """
     sizes = {family + name: size for name, size in SIZES.items()}
     places = dict.fromkeys(k[:4] for k in entries if sizes.get(k.task) == k.alpha)
@@ -136,23 +138,23 @@ def mean_powers(entries: Entries, family: str = "") -> dict[str, float]:
 def power_claims(rows: Sequence[Row]) -> list[Claim]:
     """Return the claims about those cells that the rows have."""
     entries = summarise(rows)
-    nulls = only(entries, method="default", where=lambda key: key.alpha == 0)
+    ours = only(entries, method="default")
     claims = [
         false_alarms(
             "The default's false alarms are within the 99% band of 0.05 in every cell "
             "without an error",
-            alarm_counts(nulls),
+            alarm_counts(only(ours, where=lambda key: key.alpha == 0)),
         ),
         _ahead_claim(entries),
         *powers(
             "The default finds the Gaussian blind prior (0.98 or more)",
-            only(entries, "blind", "default"),
+            only(ours, "blind"),
             0.98,
         ),
         *powers(
             "The default finds the curved blind prior for x of up to 10 dimensions "
             "(0.9 or more)",
-            only(entries, "curved-blind", "default", lambda key: key.dim_x <= 10),
+            only(ours, "curved-blind", where=lambda key: key.dim_x <= 10),
             0.9,
         ),
         *powers(
@@ -165,31 +167,22 @@ def power_claims(rows: Sequence[Row]) -> list[Claim]:
     ]
     if set(_dims_of(rows)) == set(DIMS):
         claims += _mean_claims(entries)
-    return [
-        *claims,
-        *powers(
-            "The default finds every blur of the tree (0.9 or more)",
-            only(entries, "tree", "default", lambda key: key.alpha > 0),
-            0.9,
-        ),
-        *powers(
-            "The default always finds a blur of 1 or more",
-            only(entries, "tree", "default", lambda key: key.alpha >= 1),
-            1,
-        ),
-    ]
+    blurs = only(ours, "tree", where=lambda key: key.alpha > 0)
+    large = only(blurs, where=lambda key: key.alpha >= 1)
+    claims += powers(
+        "The default finds every blur of the tree (0.9 or more)", blurs, 0.9
+    )
+    return claims + powers("The default always finds a blur of 1 or more", large, 1)
 
 
 def _ahead_claim(entries: Entries) -> Claim:
     sizes = {f + name: size for f in _FAMILIES for name, size in SIZES.items()}
     against = []
     for key, entry in entries.items():
+        if sizes.get(key.task) != key.alpha:
+            continue
         ours = entries.get(key._replace(method="default"))
-        if (
-            ours
-            and sizes.get(key.task) == key.alpha
-            and entry.power > ours.power + _MARGIN
-        ):
+        if ours and entry.power > ours.power + _MARGIN:
             shown = f"{entry.power:.2f}, the default {ours.power:.2f}"
             against.append(f"{key} has {shown}")
     text = "No other method is ahead of the default by more than 0.05 in any cell"
@@ -232,14 +225,10 @@ def plot_power(rows: Sequence[Row]) -> Figure:
                 )
                 for dims in shown
             ]
-            ax.bar(
-                [at + left for at in range(len(shown))],
-                heights,
-                width,
-                color=style.color,
-                alpha=0.55 if style.line == "--" else 1.0,
-                label=style.label,
-            )
+            places = [at + left for at in range(len(shown))]
+            opacity = 0.55 if style.line == "--" else 1.0
+            look = {"color": style.color, "alpha": opacity, "label": style.label}
+            ax.bar(places, heights, width, **look)
         ax.set_xticks(range(len(shown)), [f"{dim_x}, {dim}" for dim_x, dim in shown])
         ax.set(title=f"{title} posteriors".capitalize(), xlabel="dimensions of x and θ")
         ax.axhline(0.05, color=GREY, lw=0.8, ls=":")
@@ -254,7 +243,7 @@ def _dims_of(rows: Sequence[Row]) -> list[tuple[int, int]]:
 
 
 def _line(label: str, texts: Iterable[str]) -> str:
-    return f"{label:<14}" + "".join(f"{text:>11}" for text in texts).rstrip()
+    return aligned((label, *texts), 14, 11).rstrip()
 
 
 def _texts(

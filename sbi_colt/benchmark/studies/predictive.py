@@ -81,10 +81,23 @@ _WIDTHS = (43, 7, 10, 7, 9)
 _NUMBERS, _COMPONENTS = "numbers", "components"
 _TEN = CoLTConfig().probes
 _DATA = ("data-energy", "data-distance", "logit", "data-drift")
-_LABELS = {
-    _TEN: "default of the parameter side",
-    (*_DATA, "data-ball"): "the four above and data-ball",
-}
+_PARAMETERS = "default of the parameter side"
+# Features of the data, the probes that see them, and the name of the probes.
+_CANDIDATES = (
+    (_NUMBERS, _TEN, _PARAMETERS),
+    (_COMPONENTS, _TEN, _PARAMETERS),
+    *(
+        (_COMPONENTS, probes, " ".join(probes))
+        for probes in (
+            ("data-energy",),
+            ("data-distance",),
+            ("data-energy", "data-distance"),
+            ("data-energy", "logit", "data-drift"),
+            _DATA,
+        )
+    ),
+    (_COMPONENTS, (*_DATA, "data-ball"), "the four above and data-ball"),
+)
 
 
 @dataclass(frozen=True)
@@ -107,31 +120,6 @@ class PredictiveRow:
     power: float
     distance: float
     distance_lower: float
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """Features of the data, and the probes that see them."""
-
-    features: str
-    probes: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        return _LABELS.get(self.probes, " ".join(self.probes))
-
-
-_CANDIDATES = (
-    _Candidate(_NUMBERS, _TEN),
-    _Candidate(_COMPONENTS, _TEN),
-    _Candidate(_COMPONENTS, ("data-energy",)),
-    _Candidate(_COMPONENTS, ("data-distance",)),
-    _Candidate(_COMPONENTS, ("data-energy", "data-distance")),
-    _Candidate(_COMPONENTS, ("data-energy", "logit", "data-drift")),
-    _Candidate(_COMPONENTS, _DATA),
-    _Candidate(_COMPONENTS, (*_DATA, "data-ball")),
-)
-Numbers = tuple[float, float, float]  # power, distance, certified bound
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
@@ -194,7 +182,7 @@ def _measure(
 ) -> list[PredictiveRow]:
     """Return the row of each candidate."""
     simulator = SIMULATORS[name]
-    results: dict[_Candidate, list[Numbers]] = defaultdict(list)
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
     with one_thread():
         for seed in range(first, first + repetitions):
             generator = generator_from(seed, "predictive", name, error)
@@ -204,14 +192,16 @@ def _measure(
             train, test = draws.split(_TRAIN_FRACTION, seed=seed)
             components = _components(train, test, simulator.x_shape, generator)
             both = {_NUMBERS: (train, test), _COMPONENTS: components}
-            for candidate in _CANDIDATES:
-                tested = _test(*both[candidate.features], candidate.probes, seed)
-                results[candidate].append(tested)
-    rows = []
-    for one, numbers in results.items():
-        key = PredictiveKey(name, error, size, one.features, one.label, repetitions)
-        rows.append(PredictiveRow(key, *map(fmean, zip(*numbers, strict=True))))
-    return rows
+            for features, probes, label in _CANDIDATES:
+                tested = _test(*both[features], probes, seed)
+                found[features, label].append(tested)
+    return [
+        PredictiveRow(
+            PredictiveKey(name, error, size, *candidate, repetitions),
+            *map(fmean, zip(*numbers, strict=True)),
+        )
+        for candidate, numbers in found.items()
+    ]
 
 
 def _components(
@@ -229,7 +219,9 @@ def _components(
     return seen(train), seen(test)
 
 
-def _test(train: Draws, test: Draws, probes: tuple[str, ...], seed: int) -> Numbers:
+def _test(
+    train: Draws, test: Draws, probes: tuple[str, ...], seed: int
+) -> tuple[float, ...]:
     """Return rejection at level 0.05 by all pairs, distance and certified bound."""
     config = CoLTConfig(probes=probes, num_redraws=_NUM_REDRAWS)
     colt = CoLT(config, seed=seed).fit(train, show_progress_bar=False)

@@ -16,10 +16,11 @@ from statistics import fmean
 import torch
 from sbi.diagnostics.sbc import check_uniformity_frequentist
 from sbi.diagnostics.tarp import _run_tarp, check_tarp, get_tarp_references
-from tqdm.auto import tqdm
+from tqdm.auto import trange
 
 from sbi_colt.baselines import sbc, tarp
 from sbi_colt.benchmark.studies.shared import QUIET
+from sbi_colt.benchmark.tables import aligned
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from, isolated_rng
@@ -36,24 +37,17 @@ def run(
 ) -> Iterator[str]:
     """Yield rejection rates of the Gaussian family in 3 dimensions, by K."""
     yield f"Share rejected at level {_LEVEL}; N = {_NUM_PAIRS}, {repetitions} times"
-    yield (
-        f"{'posterior':<12}{'K':>6}{'sbi check_sbc':>16}{'sbc':>8}"
-        f"{'sbi check_tarp':>17}{'tarp':>8}"
-    )
+    widths = (12, 6, 16, 8, 17, 8)
+    heads = ("posterior", "K", "sbi check_sbc", "sbc", "sbi check_tarp", "tarp")
+    yield aligned(heads, *widths)
     for case, alpha in (("correct", 0.0), ("too wide", 0.4)):
         task = GaussianTask("covariance", alpha)
         for count in num_draws:
-            seeds = tqdm(
-                range(repetitions),
-                desc=f"{case}, K = {count}",
-                leave=False,
-                disable=options.quiet,
-            )
+            title = f"{case}, K = {count}"
+            seeds = trange(repetitions, desc=title, leave=False, disable=options.quiet)
             rejected = [_rejected(task, count, seed) for seed in seeds]
-            shares = map(fmean, zip(*rejected, strict=True))
-            rates = zip((16, 8, 17, 8), shares, strict=True)
-            shown = "".join(f"{rate:>{width}.3f}" for width, rate in rates)
-            yield f"{case:<12}{count:>6}{shown}"
+            rates = (f"{fmean(own):.3f}" for own in zip(*rejected, strict=True))
+            yield aligned((case, count, *rates), *widths)
 
 
 def _rejected(task: GaussianTask, num_draws: int, seed: int) -> tuple[bool, ...]:

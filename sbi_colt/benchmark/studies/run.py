@@ -27,19 +27,14 @@ from sbi_colt.benchmark.tasks.settings import SETTINGS
 
 _TASK = f"names of tasks, of {', '.join(SETTINGS)}"
 _ALPHA = "sizes of the error (default: the paper's)"
-_METHODS = (
-    f"names of methods, of {', '.join(known_methods())} (default: all but predictive)"
-)
+_NAMES = ", ".join(known_methods())
+_METHODS = f"names of methods, of {_NAMES} (default: all but predictive)"
 _BATCHES = "test batches in a cell (default: 100)"
 _STEP = "draws that the paper's variants see in a training step (default: all)"
-_TRAINED = (
-    "run posteriors that sbi trained instead of the paper's tasks (half an hour on two "
-    "cores)"
-)
-_PAPER = (
-    "run the paper's whole grid: all sizes and dimensions, 3 seeds, 200 batches (days "
-    "on two cores)"
-)
+_TRAINED = """run posteriors that sbi trained instead of the paper's tasks (half an
+hour on two cores)"""
+_PAPER = """run the paper's whole grid: all sizes and dimensions, 3 seeds, 200 batches
+(days on two cores)"""
 OPTIONS = {
     "--task": {"nargs": "+", "metavar": "NAME", "help": _TASK},
     "--alpha": {"nargs": "+", "type": float, "help": _ALPHA},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from sbi.inference.posteriors import DirectPosterior
@@ -17,6 +18,7 @@ from sbi.utils.diagnostics_utils import get_posterior_samples_on_batch
 
 from sbi_colt.benchmark.posterior_zoo import ZOO, exhibit
 from sbi_colt.benchmark.studies.shared import seconds_of
+from sbi_colt.benchmark.tables import aligned
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.draw import draw_posterior_samples
 
@@ -51,24 +53,22 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 def _zoo_lines(num_xs: int = 100, num_samples: int = 500) -> Iterator[str]:
     """Yield a table of seconds, here and by sbi's own helper."""
     yield f"Seconds for {num_xs} xs x {num_samples} draws (* scaled up from fewer xs)"
-    yield f"{'posterior':<24}{'here':>10}{'sbi':>10}{'sbi / here':>12}"
+    widths = (24, 10, 10, 12)
+    yield aligned(("posterior", "here", "sbi", "sbi / here"), *widths)
     for name in ZOO:
         few = min(num_xs, _FEW_XS.get(name, num_xs))
         q = exhibit(name).posterior
         xs = exhibit(name).observe(few, generator_from(0, "benchmark", name))
         size = torch.Size((num_samples,))
-        calls = (
-            lambda q=q, xs=xs: draw_posterior_samples(q, xs, num_samples, **_QUIET),
-            lambda q=q, xs=xs, size=size: get_posterior_samples_on_batch(xs, q, size),
-        )
-        here, theirs = map(_seconds, calls)
+        here = _seconds(partial(draw_posterior_samples, q, xs, num_samples, **_QUIET))
+        theirs = _seconds(partial(get_posterior_samples_on_batch, xs, q, size))
         star = "*" if few < num_xs else " "
-        shown = "".join(
-            f"{'fails' if t is None else format(num_xs / few * t, '.2f'):>9}{star}"
+        times = [
+            f"{'fails' if t is None else format(num_xs / few * t, '.2f')}{star}"
             for t in (here, theirs)
-        )
+        ]
         ratio = f"{theirs / here:.1f}" if here and theirs else ""
-        yield f"{name:<24}{shown}{ratio:>12}"
+        yield aligned((name, *times, ratio), *widths)
 
 
 def _leakage_line(num_xs: int = 500, num_samples: int = 500) -> str:
@@ -82,16 +82,10 @@ def _leakage_line(num_xs: int = 500, num_samples: int = 500) -> str:
     posterior = DirectPosterior(estimator, box)
     xs = 0.5 * torch.randn(num_xs, 2, generator=generator_from(0, "leakage"))
     xs[: max(1, num_xs // 100)] = torch.tensor([4.5, 4.0])
-
-    def ours():
-        draw_posterior_samples(
-            posterior, xs, num_samples, min_acceptance=1e-6, **_QUIET
-        )
-
-    def theirs():
-        posterior.sample_batched((num_samples,), xs, show_progress_bars=False)
-
-    here, sbi = _seconds(ours), _seconds(theirs)
+    ours = partial(draw_posterior_samples, min_acceptance=1e-6, **_QUIET)
+    theirs = partial(posterior.sample_batched, show_progress_bars=False)
+    here = _seconds(partial(ours, posterior, xs, num_samples))
+    sbi = _seconds(partial(theirs, torch.Size((num_samples,)), xs))
     assert here is not None
     assert sbi is not None
     return (

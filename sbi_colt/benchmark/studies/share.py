@@ -20,6 +20,7 @@ from statistics import fmean
 from scipy.special import lambertw
 
 from sbi_colt.benchmark.studies.shared import JOBS, Problem
+from sbi_colt.benchmark.tables import aligned
 from sbi_colt.config import CoLTConfig
 from sbi_colt.randomness import generator_from
 from sbi_colt.run_colt import colt_on_draws
@@ -65,10 +66,8 @@ def run(options: argparse.Namespace, repetitions: int = 40) -> Iterator[str]:
     for problem in _PROBLEMS:
         jobs = [(problem, share, i) for share in shares for i in range(repetitions)]
         found = list(in_parallel(_p_values, jobs, options.jobs))
-        by_share = {
-            share: found[i * repetitions : (i + 1) * repetitions]
-            for i, share in enumerate(shares)
-        }
+        parts = [found[i : i + repetitions] for i in range(0, len(found), repetitions)]
+        by_share = dict(zip(shares, parts, strict=True))
         rows = (
             [_powers(part) for part in by_share.values()],
             _verdicts(by_share.get(_DEFAULT, [])),
@@ -101,16 +100,13 @@ def _powers(p_values: Sequence[tuple[float, float]]) -> Cell:
 
 def _verdicts(p_values: Sequence[tuple[float, float]]) -> list[Cell]:
     """Return the power of all pairs alone, and of the ways to combine both sides."""
-    found = [
-        (
-            float(p <= _LEVEL),
-            _smaller(p, SHARE_OF_PARAMETERS),
-            _smaller(p, 0.5),
-            _fisher(p),
-        )
-        for _, p in p_values
-    ]
-    return [(fmean(own),) for own in zip(*found, strict=True)]
+    ways = (
+        lambda p: float(p <= _LEVEL),
+        lambda p: _smaller(p, SHARE_OF_PARAMETERS),
+        lambda p: _smaller(p, 0.5),
+        _fisher,
+    )
+    return [(fmean(way(p) for _, p in p_values),) for way in ways] if p_values else []
 
 
 def _means(rows: Sequence[Sequence[Cell]]) -> list[Cell]:
@@ -123,7 +119,7 @@ def _line(label: str, cells: Sequence[Cell]) -> str:
         "/".join(own if isinstance(own, str) else f"{own:.2f}" for own in cell)
         for cell in cells
     )
-    return f"{label:<36}" + "".join(f"{text:>11}" for text in texts)
+    return aligned((label, *texts), 36, 11)
 
 
 def _smaller(p_value: float, share: float) -> float:
@@ -153,9 +149,8 @@ def _p_values(problem: Problem, share: float, index: int) -> tuple[float, float]
     stream = (problem.task, str(problem.alpha), problem.num_pairs, index)
     generator = generator_from(0, "share", *stream)
     config = CoLTConfig(train_fraction=share)
+    settings = {"config": config, "seed": index, "show_progress_bar": False}
     with one_thread():
         draws = task.draws(problem.num_pairs, _NUM_SAMPLES, generator)
-        result = colt_on_draws(
-            draws, config=config, seed=index, show_progress_bar=False
-        )
+        result = colt_on_draws(draws, **settings)
     return result.test_p_value, result.p_value

@@ -106,18 +106,11 @@ def run_grid(cells: Sequence[Cell], options: argparse.Namespace) -> list[Row]:
 
 @dataclass(frozen=True)
 class Problem:
-    """An error to find, and the number of pairs to find it with.
-
-    Args:
-        task: Name of the task.
-        alpha: Size of the error; 0 for none.
-        dims: Dimensions of x and θ.
-        num_pairs: Number of pairs.
-    """
+    """An error to find, and the number of pairs to find it with."""
 
     task: str
-    alpha: float
-    dims: tuple[int, int]
+    alpha: float  # size of the error; 0 for none
+    dims: tuple[int, int]  # of x and θ
     num_pairs: int
 
     @property

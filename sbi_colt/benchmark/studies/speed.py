@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,11 +20,13 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from sbi_colt.benchmark.studies.shared import seconds_of
+from sbi_colt.benchmark.tables import aligned
 from sbi_colt.diagnose import diagnose
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.sbi_internals import train_quietly
 
 OPTIONS = {}
+_WIDTHS = (6, 24, 20, 8)
 
 
 def run(
@@ -38,16 +41,14 @@ def run(
         warnings.simplefilter("ignore")
         problem = _problem(dim, num_pairs)
         yield f"NPE, {dim} parameters, {num_pairs} pairs, {num_draws} draws"
-        yield f"{'run':<6}{'diagnose':>24}{'sbi: SBC and TARP':>20}{'ratio':>8}"
-        totals = [0.0, 0.0]
+        yield aligned(("run", "diagnose", "sbi: SBC and TARP", "ratio"), *_WIDTHS)
+        ours, theirs = 0.0, 0.0
         for repetition in range(1, repetitions + 1):
-            spent = [
-                seconds_of(lambda check=check: check(*problem, num_draws))
-                for check in (_diagnose, _sbi_checks)
-            ]
-            totals = [a + b for a, b in zip(totals, spent, strict=True)]
-            yield _line(str(repetition), *spent)
-        yield _line("all", *totals)
+            here = seconds_of(partial(_diagnose, *problem, num_draws))
+            there = seconds_of(partial(_sbi_checks, *problem, num_draws))
+            ours, theirs = ours + here, theirs + there
+            yield _line(str(repetition), here, there)
+        yield _line("all", ours, theirs)
 
 
 def _problem(dim: int, num_pairs: int) -> tuple[Any, Tensor, Tensor]:
@@ -74,4 +75,5 @@ def _sbi_checks(posterior: Any, thetas: Tensor, xs: Tensor, num_draws: int) -> N
 
 
 def _line(name: str, here: float, theirs: float) -> str:
-    return f"{name:<6}{here:>22.1f} s{theirs:>18.1f} s{here / theirs:>8.2f}"
+    numbers = (f"{here:.1f} s", f"{theirs:.1f} s", f"{here / theirs:.2f}")
+    return aligned((name, *numbers), *_WIDTHS)

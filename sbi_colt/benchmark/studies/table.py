@@ -36,19 +36,13 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 def table_claims(rows: Sequence[Row]) -> list[Claim]:
     """Return the claims about those tasks that the rows have."""
     entries = summarise(rows)
+    ours = only(entries, method="default", where=lambda key: key.alpha > 0)
+    blind, tree = only(ours, "blind"), only(ours, "tree")
     blur = only(entries, "tree", "c2st", lambda key: key.alpha == 0.5)
     return [
         *_level_claims(entries),
-        *powers(
-            "The default finds the blind prior (power 0.98 to 1)",
-            only(entries, "blind", "default", lambda key: key.alpha > 0),
-            0.98,
-        ),
-        *powers(
-            "The default finds the tree's blur (power 0.9 to 1)",
-            only(entries, "tree", "default", lambda key: key.alpha > 0),
-            0.9,
-        ),
+        *powers("The default finds the blind prior (power 0.98 to 1)", blind, 0.98),
+        *powers("The default finds the tree's blur (power 0.9 to 1)", tree, 0.9),
         *powers("C2ST misses the tree's smallest blur (power 0 to 0.2)", blur, 0, 0.2),
         *_diffusion_claims(entries),
         *_trained_claims(entries),

@@ -24,13 +24,9 @@ _NUM_HIDDEN = 128
 
 @dataclass(frozen=True)
 class CurvedTask:
-    """A perturbed Gaussian behind a fixed nonlinear map.
+    """A perturbed Gaussian behind a fixed nonlinear map."""
 
-    Args:
-        latent: The Gaussian task; its seed is that of the map too.
-    """
-
-    latent: GaussianTask
+    latent: GaussianTask  # its seed is that of the map too
 
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator

@@ -128,16 +128,10 @@ def reverse(
 
 @dataclass(frozen=True)
 class DiffusionTask:
-    """p after 20 reverse steps, q after 20 − α.
+    """p after 20 reverse steps, q after 20 − α."""
 
-    Args:
-        alpha: Steps that q lacks, an integer from 0 to 20.
-        seed: Seed of the denoiser's training.
-        training_steps: Steps of its training.
-    """
-
-    alpha: float
-    seed: int = 0
+    alpha: float  # an integer from 0 to 20
+    seed: int = 0  # of the denoiser's training
     training_steps: int = _NUM_STEPS_TRAINING
 
     def __post_init__(self):

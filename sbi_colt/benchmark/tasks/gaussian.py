@@ -57,9 +57,6 @@ class GaussianTask:
             ignores x: it is the prior).
         alpha: Size of the perturbation. ``"blind"`` has no size: 0 is the null, any
             other value the blind prior.
-        dim_x: Dimension of x, m.
-        dim: Dimension of θ, s.
-        seed: Seed of W_1 and w_2.
 
     Example:
         >>> task = GaussianTask("covariance", 0.6)
@@ -69,9 +66,9 @@ class GaussianTask:
 
     perturbation: str
     alpha: float
-    dim_x: int = 3
-    dim: int = 3
-    seed: int = 0
+    dim_x: int = 3  # m
+    dim: int = 3  # of θ, s
+    seed: int = 0  # of W_1 and w_2
 
     def __post_init__(self):
         if self.perturbation not in PERTURBATIONS:

@@ -27,15 +27,10 @@ _SCALES = (2.0, 0.5)
 
 @dataclass(frozen=True)
 class LobesTask:
-    """θ = x + diag(2, 1/2) z, with three lobes of z under p.
+    """θ = x + diag(2, 1/2) z, with three lobes of z under p."""
 
-    Args:
-        alpha: Depth of the lobes, in [0, 1].
-        seed: Seed of the lobes' direction φ₀.
-    """
-
-    alpha: float
-    seed: int = 0
+    alpha: float  # depth of the lobes, in [0, 1]
+    seed: int = 0  # of the lobes' direction φ₀
 
     def __post_init__(self):
         if not 0 <= self.alpha <= 1:

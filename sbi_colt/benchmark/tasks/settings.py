@@ -31,13 +31,7 @@ SETTINGS: dict[str, Setting] = {
 def make_task(
     name: str, alpha: float, dims: tuple[int, int] = (3, 3), seed: int = 0
 ) -> Task:
-    """Return a task by its name.
-
-    Args:
-        name: A name in `SETTINGS`.
-        alpha: Size of the error.
-        dims: Dimensions of x and θ, for the Gaussian and the curved family.
-        seed: Seed of what is fixed in the task.
+    """Return a task by its name; the dimensions are for tasks that have several.
 
     Example:
         >>> import torch

@@ -29,18 +29,11 @@ _NUM_REFERENCES = 2000  # simulations among which a nearest one is looked for
 
 @dataclass(frozen=True)
 class Simulator:
-    """A simulator of data from parameters in the unit cube.
+    """A simulator of data from parameters in the unit cube."""
 
-    Args:
-        dim: Number of parameters, d.
-        x_shape: Shape of one x.
-        simulate: From parameters with shape ``(n, d)`` and a generator to data with
-            shape ``(n, *x_shape)``.
-    """
-
-    dim: int
+    dim: int  # number of parameters, d
     x_shape: tuple[int, ...]
-    simulate: Callable[[Tensor, torch.Generator], Tensor]
+    simulate: Callable[[Tensor, torch.Generator], Tensor]  # (n, d) -> (n, *x_shape)
 
     def __call__(self, thetas: Tensor, generator: torch.Generator) -> Tensor:
         """Return data with shape ``(n, D)``, flattened."""
@@ -61,14 +54,9 @@ def predictive_draws(
 ) -> Draws:
     """Return the data side's bags: x in the place of θ, θ' in the place of x.
 
-    Args:
-        simulator: The simulator.
-        error: A name in `ERRORS`.
-        size: Size of the error: in units of the cube's edge, or the share of the pairs
-            that are wrong ("nearest" and "narrow"); the blind errors have no size.
-        num_pairs: Pairs, n.
-        num_replicates: Replicates per pair, M.
-        generator: CPU generator.
+    The error is a name in `ERRORS`. Its size is in units of the cube's edge, or the
+    share of the pairs that are wrong ("nearest" and "narrow"); the blind errors have no
+    size.
     """
     thetas = simulator.prior(num_pairs, generator)
     xs = simulator(thetas, generator)
@@ -95,9 +83,8 @@ def _wide(simulator, thetas, xs, size, generator) -> Tensor:
 
 def _one_wide(simulator, thetas, xs, size, generator) -> Tensor:
     """Too wide in the last parameter alone."""
-    noise = torch.randn(len(thetas), generator=generator)
     changed = thetas.clone()
-    changed[:, -1] += size * noise
+    changed[:, -1] += size * torch.randn(len(thetas), generator=generator)
     return _reflected(changed)
 
 

@@ -26,13 +26,7 @@ class Task(Protocol):
     def draws(
         self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
     ) -> Draws:
-        """Return pairs (θ, x) with θ from p(θ | x), and draws from q at each x.
-
-        Args:
-            num_pairs: Pairs, N.
-            num_posterior_samples: Draws per pair, S.
-            generator: CPU generator.
-        """
+        """Return pairs (θ, x) with θ from p(θ | x), and draws from q at each x."""
         ...
 
 
@@ -40,29 +34,18 @@ class Task(Protocol):
 class Setting:
     """How a task is made, and its budget (Chen, Bansal and Scott 2025, Appendix C.4).
 
-    Args:
-        make: From α, the dimensions of x and θ, and a seed to the task.
-        alphas: Sizes of the error that are measured if none are asked for.
-        num_pairs: Pairs, N, for training and for each test batch.
-        num_posterior_samples: Draws per pair, K.
-        epochs: Epochs of the paper's CoLT.
-        learning_rate: Learning rate of the paper's CoLT.
-        c2st_epochs: Epochs of C2ST.
-        c2st_learning_rate: Learning rate of C2ST.
-        dims: Dimensions of x and θ. If there are several, others may be asked for.
-        in_paper: Whether the paper has this task.
-        is_trained: Whether q is a posterior that sbi trained. Such a task also has
-            ``accuracy(num_xs, generator)``, a comparison with exact draws.
+    A task whose q is a posterior that sbi trained also has ``accuracy(num_xs,
+    generator)``, a comparison with exact draws.
     """
 
-    make: Callable[[Any, tuple[int, int], int], Task]
-    alphas: tuple[float, ...]
-    num_pairs: int = 100
+    make: Callable[[Any, tuple[int, int], int], Task]  # from α, dimensions and seed
+    alphas: tuple[float, ...]  # sizes of the error, if none are asked for
+    num_pairs: int = 100  # for training, and for each test batch
     num_posterior_samples: int = 500
-    epochs: int = 1000
+    epochs: int = 1000  # of the paper's CoLT
     learning_rate: float = 1e-5
     c2st_epochs: int = 1000
     c2st_learning_rate: float = 1e-5
-    dims: tuple[tuple[int, int], ...] = DIMS
+    dims: tuple[tuple[int, int], ...] = DIMS  # if several, others may be asked for
     in_paper: bool = True
     is_trained: bool = False

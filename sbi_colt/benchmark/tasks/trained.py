@@ -76,21 +76,12 @@ _TRAINERS = {"npe": NPE, "fmpe": FMPE}
 
 @dataclass(frozen=True)
 class TrainedTask:
-    """A posterior that sbi trained on a number of simulations.
+    """A posterior that sbi trained on a number of simulations."""
 
-    Args:
-        problem: ``"two-moons"`` or ``"outliers"``.
-        estimator: ``"npe"`` (a masked autoregressive flow) or ``"fmpe"``.
-        alpha: Number of simulations that the posterior is trained on; 0 is the exact
-            posterior.
-        seed: Seed of simulation and training.
-        max_epochs: Most epochs of training.
-    """
-
-    problem: str
-    estimator: str
-    alpha: float
-    seed: int = 0
+    problem: str  # "two-moons" or "outliers"
+    estimator: str  # "npe" (a masked autoregressive flow) or "fmpe"
+    alpha: float  # number of simulations; 0 is the exact posterior
+    seed: int = 0  # of simulation and training
     max_epochs: int = 300
 
     def __post_init__(self):

@@ -42,15 +42,10 @@ _TURN, _TURN_SPREAD = 0.5, 0.15
 
 @dataclass(frozen=True)
 class TreeTask:
-    """The tree, and q with a stronger blur.
-
-    Args:
-        alpha: q blurs by 1 + α times as much as p.
-        seed: Seed of the branches' angles.
-    """
+    """The tree, and q, which blurs by 1 + α times as much as p."""
 
     alpha: float
-    seed: int = 0
+    seed: int = 0  # of the branches' angles
 
     def __post_init__(self):
         if not 0 <= self.alpha < math.inf:

@@ -15,8 +15,8 @@ def test_each_error_and_candidate_is_a_row_and_the_table_has_their_means(
     def measure(name, error, size, first, repetitions):
         found = (0.5, 0.4, 0.25) if error != "none" else (0.0, 0.1, 0.0)
         keys = [
-            PredictiveKey(name, error, size, one.features, one.label, repetitions)
-            for one in predictive._CANDIDATES[:2]
+            PredictiveKey(name, error, size, features, label, repetitions)
+            for features, _, label in predictive._CANDIDATES[:2]
         ]
         numbers = ((0.0, 0.1, 0.0), found)
         return [PredictiveRow(k, *n) for k, n in zip(keys, numbers, strict=True)]

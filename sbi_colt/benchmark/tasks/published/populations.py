@@ -23,12 +23,7 @@ __all__ = ["SIR", "LotkaVolterra"]
 
 
 class _Populations:
-    """What both problems share: log-normal rates, and draws of their posterior.
-
-    Args:
-        log_means: Means of the logarithms of the rates.
-        log_spreads: Their standard deviations.
-    """
+    """What both problems share: log-normal rates, and draws of their posterior."""
 
     def __init__(self, log_means: Tensor, log_spreads: Tensor):
         self.dim = len(log_means)

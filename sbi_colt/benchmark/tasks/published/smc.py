@@ -40,7 +40,7 @@ def sample_tempered(
     Args:
         prior: Distribution over vectors with d entries, to sample and to evaluate.
         log_likelihood: From thetas ``(num, d)`` to log p(x | θ) ``(num,)``.
-        num: Number of particles; some thousand.
+        num: Number of draws, which are the particles; some thousand.
         generator: CPU generator.
         num_moves: Moves after each step of t; twice as many after the last one.
     """

@@ -66,16 +66,10 @@ _NUM_DRAWS = 2000
 
 @dataclass(frozen=True)
 class Trained:
-    """Which posterior: its problem, its estimator and its number of simulations.
+    """Which posterior: its problem, its estimator and its number of simulations."""
 
-    Args:
-        task: A name in `PROBLEMS`.
-        estimator: A name in `ESTIMATORS`.
-        num_simulations: Number of simulations to train on.
-    """
-
-    task: str
-    estimator: str
+    task: str  # a name in `PROBLEMS`
+    estimator: str  # a name in `ESTIMATORS`
     num_simulations: int
 
     @property
@@ -107,21 +101,16 @@ TRAINED = [
 class Truth:
     """What is known of a trained posterior.
 
-    Args:
-        c2st: Mean accuracy of the classifier over the observations.
-        c2sts: Its accuracy at each observation.
-        width_ratios: Standard deviation of the posterior over that of the reference,
-            for each parameter; the geometric mean over the observations. A few draws
-            far away make it large, whereas C2ST hardly sees them.
-        train_seconds: Seconds of training.
-        seconds: Seconds of this measurement.
+    Ratios of widths are standard deviations of the posterior over those of the true
+    one, for each parameter: geometric means over the observations. A few draws far away
+    make them large, whereas C2ST hardly sees such draws.
     """
 
-    c2st: float
+    c2st: float  # mean over the observations
     c2sts: list[float]
     width_ratios: list[float]
     train_seconds: float
-    seconds: float
+    seconds: float  # of this measurement
 
 
 def load_or_train(which: Trained, folder: Path) -> tuple[Any, float]:
