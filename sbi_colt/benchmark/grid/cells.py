@@ -25,8 +25,7 @@ def make_cells(
 ) -> list[Cell]:
     """Return the cells of a grid; see `Cell` for the arguments.
 
-    By default each task has its own sizes of the error and its own dimensions of x and
-    θ, and is measured with all methods.
+    By default each task has its own sizes and dimensions, and all methods.
     """
     cells = []
     for task in tasks:

@@ -8,6 +8,7 @@ them. Each cell is a line of a CSV file, written as soon as its group is done.
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from collections import defaultdict
@@ -26,10 +27,9 @@ from sbi_colt.benchmark.tasks.task import Setting, Task
 from sbi_colt.benchmark.tasks.trained import TrainedTask
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from
-from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.parallel import in_parallel, one_thread
 
-__all__ = ["run_cells", "run_group"]
+__all__ = ["run_cells", "run_grid", "run_group"]
 
 _LEVEL = 0.05
 _NUM_EXACT_XS = 10
@@ -46,30 +46,34 @@ def run_cells(
 ) -> list[Row]:
     """Run the cells that a CSV file does not have yet, and return all rows of it.
 
-    Args:
-        cells: The cells.
-        path: The CSV file; it is made if there is none.
-        num_workers: Processes. With 1, a joblib backend that you have set decides.
-        command: The command line, which is kept in the file's first lines.
-        show_progress_bar: Whether to show progress and time left.
+    With one worker, a joblib backend that you have set decides how many there are. The
+    command line is kept in the file as a comment.
     """
     done = {row.cell for row in rows_so_far(path, Row)}
     left = [cell for cell in cells if cell not in done]
-    progress = tqdm(
-        total=len(cells),
-        initial=len(cells) - len(left),
-        desc="Cells",
-        unit="cell",
-        disable=not show_progress_bar,
-        smoothing=0.05,
-    )
+    before = len(cells) - len(left)
     tasks = [(group,) for group in _together(left)]
-    with progress:
+    with tqdm(
+        desc="Cells", total=len(cells), initial=before, disable=not show_progress_bar
+    ) as progress:
         for rows in in_parallel(run_group, tasks, num_workers, ordered=False):
             append_rows(path, rows, command)
             progress.set_postfix_str(rows[0].cell.task)
             progress.update(len(rows))
     return rows_so_far(path, Row)
+
+
+def run_grid(cells: Sequence[Cell], options: argparse.Namespace) -> list[Row]:
+    """Run cells with the options of a command, and return their rows."""
+    rows = run_cells(
+        cells,
+        options.out,
+        num_workers=options.jobs,
+        command=options.command_line,
+        show_progress_bar=not options.quiet,
+    )
+    asked = set(cells)  # the file may have other cells
+    return [row for row in rows if row.cell in asked]
 
 
 def _together(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
@@ -101,13 +105,11 @@ def run_group(cells: Sequence[Cell]) -> list[Row]:
         num_pairs = cell.num_pairs or setting.num_pairs
         return task.draws(num_pairs, setting.num_posterior_samples, generator)
 
-    rows: dict[Cell, Row] = {}
+    exact = [one for one in cells if one.method == EXACT]
     tested = [one for one in cells if one.method != EXACT]
     with one_thread():
-        for one in cells:
-            if one.method == EXACT:
-                generator = generator_from(one.seed, EXACT, *stream)
-                rows[one] = _exact_row(one, task, generator)
+        generator = generator_from(cell.seed, EXACT, *stream)
+        rows = {one: _exact_row(one, task, generator) for one in exact}
         if tested:
             train = batch("train")
             runs = [_Run(one, train, setting) for one in tested]
@@ -145,8 +147,7 @@ class _Run:
         start = time.perf_counter()
         result = self.tester(draws)
         self.test_seconds += time.perf_counter() - start
-        is_colt = isinstance(result, CoLTResult)
-        lower = result.distance_lower if is_colt else float("nan")
+        lower = getattr(result, "distance_lower", float("nan"))
         self.found.append((result.p_value, result.statistic, lower))
 
     def row(self) -> Row:

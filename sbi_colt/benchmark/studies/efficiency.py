@@ -15,7 +15,8 @@ from statistics import fmean
 from sbi_colt.benchmark.claims import Claim, claim_lines
 from sbi_colt.benchmark.grid.cells import make_cells
 from sbi_colt.benchmark.grid.rows import Cell, Row
-from sbi_colt.benchmark.studies.shared import grid_options, run_grid
+from sbi_colt.benchmark.grid.runner import run_grid
+from sbi_colt.benchmark.studies.shared import grid_options
 from sbi_colt.benchmark.tables import aligned
 
 OPTIONS = grid_options("efficiency.csv")

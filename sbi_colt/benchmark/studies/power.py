@@ -26,8 +26,9 @@ from sbi_colt.benchmark.claims import (
 from sbi_colt.benchmark.figures import add_legend, style_of
 from sbi_colt.benchmark.grid.cells import make_cells
 from sbi_colt.benchmark.grid.rows import Cell, Row
+from sbi_colt.benchmark.grid.runner import run_grid
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.studies.shared import dims_option, grid_options, run_grid
+from sbi_colt.benchmark.studies.shared import dims_option, grid_options
 from sbi_colt.benchmark.tables import (
     Entries,
     Key,

@@ -23,12 +23,17 @@ from sbi_colt.benchmark.row_files import append_rows, rows_so_far
 from sbi_colt.benchmark.studies.shared import (
     JOBS,
     QUIET,
-    at_least,
+    count_option,
+    flag,
     in_parallel_with_bar,
     out_option,
 )
 from sbi_colt.benchmark.tables import aligned
-from sbi_colt.benchmark.tasks.simulators import SIMULATORS, predictive_draws
+from sbi_colt.benchmark.tasks.simulators import (
+    SIMULATORS,
+    SMALL_ERRORS,
+    predictive_draws,
+)
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
@@ -40,40 +45,11 @@ from sbi_colt.stats.combine import two_halves_p_value
 OPTIONS = {
     **JOBS,
     **QUIET,
-    "--choice": {
-        "action": "store_true",
-        "help": "run the simulators and seeds with which the default was chosen",
-    },
-    "--repetitions": {
-        "type": at_least(1),
-        "default": 20,
-        "metavar": "NUM",
-        "help": "repetitions of each error (default: 20)",
-    },
+    "--choice": flag("run the simulators and seeds with which the default was chosen"),
+    "--repetitions": count_option("repetitions of each error (default: 20)", 20),
     **out_option("predictive.csv"),
 }
-_SMALL = ("wide", "one wide", "nearest", "shift", "narrow")
 _LARGE = ("blind", "one blind")
-_ERRORS = (*_SMALL, *_LARGE, "none")
-# Sizes of the small errors, in this order: most have a power between 0.1 and 0.95.
-_SIZES = {
-    "linear": (0.1, 0.3, 0.6, 0.05, 0.6),
-    "student": (0.08, 0.12, 0.3, 0.02, 0.25),
-    "bent": (0.02, 0.05, 1.0, 0.01, 0.35),
-    "moving average": (0.05, 0.1, 0.15, 0.05, 0.12),
-    "counts": (0.01, 0.1, 0.2, 0.003, 0.2),
-    "blob": (0.05, 0.2, 0.4, 0.035, 0.3),
-    "trials": (0.05, 0.1, 0.2, 0.03, 0.15),
-    "volatility": (0.12, 0.3, 0.2, 0.06, 0.25),
-    "g-and-k": (0.03, 0.15, 0.6, 0.015, 0.3),
-    "fitzhugh": (0.015, 0.03, 0.2, 0.006, 0.3),
-    "menten": (0.015, 0.3, 0.2, 0.02, 0.25),
-    "queue": (0.05, 0.1, 0.1, 0.02, 0.12),
-    "waves": (0.04, 0.05, 0.2, 0.015, 0.2),
-    "pendulum": (0.008, 0.02, 0.15, 0.004, 0.2),
-    "rings": (0.025, 0.07, 0.18, 0.013, 0.15),
-    "mixed": (0.025, 0.4, 0.18, 0.01, 0.2),
-}
 _REPORTED = ("pendulum", "rings", "mixed")
 _REPORT_SEED = 1000  # the first seed of the reported runs
 _NUM_PAIRS, _NUM_REPLICATES, _NUM_REDRAWS, _TRAIN_FRACTION = 100, 9, 499, 0.3
@@ -124,7 +100,7 @@ class PredictiveRow:
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Yield a table of means; each error has rows in the CSV file."""
-    chosen = [name for name in _SIZES if (name in _REPORTED) != options.choice]
+    chosen = [name for name in SIMULATORS if (name in _REPORTED) != options.choice]
     first, repetitions = (0 if options.choice else _REPORT_SEED), options.repetitions
 
     def rows_of_run() -> list[PredictiveRow]:
@@ -138,7 +114,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     jobs = [
         (name, error, size, first, repetitions)
         for name in chosen
-        for error, size in zip(_ERRORS, (*_SIZES[name], 0.0, 0.0, 0.0), strict=True)
+        for error, size in _sizes(name).items()
         if (name, error) not in done
     ]
     for rows in in_parallel_with_bar(_measure, jobs, options, "Errors"):
@@ -146,12 +122,21 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from predictive_lines(rows_of_run())
 
 
+def _sizes(simulator: str) -> dict[str, float]:
+    """Return the errors to measure and their sizes; large errors and none have 0."""
+    sizes: dict[str, float] = dict.fromkeys((*SMALL_ERRORS, *_LARGE, "none"), 0.0)
+    sizes.update(zip(SMALL_ERRORS, SIMULATORS[simulator].sizes, strict=True))
+    return sizes
+
+
 def predictive_lines(rows: Sequence[PredictiveRow]) -> Iterator[str]:
     """Yield the means of each candidate."""
     by_kind: dict[tuple[str, str, str], list[PredictiveRow]] = defaultdict(list)
     for row in rows:
         error = row.key.error
-        kind = "small" if error in _SMALL else "large" if error in _LARGE else error
+        kind = (
+            "small" if error in SMALL_ERRORS else "large" if error in _LARGE else error
+        )
         by_kind[row.key.features, row.key.probes, kind].append(row)
     heads = ("power", "distance", "bound", "alarms")
     yield f"{'features':<12}" + aligned(("probes", *heads), *_WIDTHS)
@@ -170,7 +155,7 @@ def predictive_lines(rows: Sequence[PredictiveRow]) -> Iterator[str]:
     simulators = len({row.key.simulator for row in rows})
     repetitions = rows[0].key.repetitions
     count = simulators * repetitions
-    error, alarm = (0.25 / len(_SMALL) / count) ** 0.5, (0.0475 / count) ** 0.5
+    error, alarm = (0.25 / len(SMALL_ERRORS) / count) ** 0.5, (0.0475 / count) ** 0.5
     yield f"Means over {simulators} simulators and {repetitions} repetitions: power for"
     yield "five small errors, distance and certified bound for two large ones, false"
     yield f"alarms for exact posteriors. Standard errors: power at most {error:.2f},"

@@ -32,7 +32,7 @@ from tqdm.auto import tqdm
 
 from sbi_colt.benchmark.published_table import PublishedRow, Run, published_lines
 from sbi_colt.benchmark.row_files import append_rows, rows_so_far
-from sbi_colt.benchmark.studies.shared import QUIET, at_least, out_option
+from sbi_colt.benchmark.studies.shared import QUIET, count_option, flag, out_option
 from sbi_colt.benchmark.tables import aligned
 from sbi_colt.benchmark.tasks.published import PROBLEMS
 from sbi_colt.benchmark.tasks.published.trained import (
@@ -66,6 +66,14 @@ _NUM_LC2ST_PAIRS = 1000
 _NUM_LC2ST_DRAWS = 1000  # at each observation
 _NUM_LC2ST_TRIALS = 100  # under the null hypothesis, as in sbi
 
+
+def _only(metavar: str, *names: str | int) -> dict[str, Any]:
+    """Return an option that chooses among the posteriors; by default all of them."""
+    text = f"only these of {', '.join(map(str, names))}"
+    settings = {"type": type(names[0]), "choices": names, "default": names}
+    return {"nargs": "+", "metavar": metavar, "help": text, **settings}
+
+
 OPTIONS = {
     **QUIET,
     "--models": {
@@ -80,41 +88,12 @@ OPTIONS = {
         "default": "default",
         "help": "pairs, draws and replicates (default: %(default)s)",
     },
-    "--seeds": {
-        "type": at_least(1),
-        "default": 1,
-        "help": "number of seeds of the diagnostics (default: 1)",
-    },
-    "--task": {
-        "nargs": "+",
-        "choices": list(PROBLEMS),
-        "default": list(PROBLEMS),
-        "metavar": "TASK",
-        "help": f"only these of {', '.join(PROBLEMS)}",
-    },
-    "--estimator": {
-        "nargs": "+",
-        "choices": list(ESTIMATORS),
-        "default": list(ESTIMATORS),
-        "metavar": "NAME",
-        "help": f"only these of {', '.join(ESTIMATORS)}",
-    },
-    "--simulations": {
-        "nargs": "+",
-        "type": int,
-        "choices": (1000, 10_000),
-        "default": (1000, 10_000),
-        "metavar": "NUMBER",
-        "help": "only posteriors that were trained on 1000 or 10000",
-    },
-    "--train-only": {
-        "action": "store_true",
-        "help": "train and measure the truth, without diagnostics",
-    },
-    "--table-only": {
-        "action": "store_true",
-        "help": "print the rows of the CSV file, and run nothing",
-    },
+    "--seeds": count_option("number of seeds of the diagnostics (default: 1)", 1),
+    "--task": _only("TASK", *PROBLEMS),
+    "--estimator": _only("NAME", *ESTIMATORS),
+    "--simulations": _only("NUMBER", 1000, 10_000),
+    "--train-only": flag("train and measure the truth, without diagnostics"),
+    "--table-only": flag("print the rows of the CSV file, and run nothing"),
 }
 
 

@@ -16,12 +16,14 @@ from sbi_colt.benchmark.grid.cells import (
     trained_cells,
 )
 from sbi_colt.benchmark.grid.rows import Cell
+from sbi_colt.benchmark.grid.runner import run_grid
 from sbi_colt.benchmark.methods import known_methods
 from sbi_colt.benchmark.studies.shared import (
     at_least,
+    count_option,
     dims_option,
+    flag,
     grid_options,
-    run_grid,
 )
 from sbi_colt.benchmark.tasks.settings import SETTINGS
 
@@ -29,7 +31,6 @@ _TASK = f"names of tasks, of {', '.join(SETTINGS)}"
 _ALPHA = "sizes of the error (default: the paper's)"
 _NAMES = ", ".join(known_methods())
 _METHODS = f"names of methods, of {_NAMES} (default: all but predictive)"
-_BATCHES = "test batches in a cell (default: 100)"
 _STEP = "draws that the paper's variants see in a training step (default: all)"
 _TRAINED = """run posteriors that sbi trained instead of the paper's tasks (half an
 hour on two cores)"""
@@ -41,10 +42,10 @@ OPTIONS = {
     **dims_option("dimensions of x and theta, such as 3,3 10,10"),
     "--methods": {"nargs": "+", "metavar": "NAME", "help": _METHODS},
     "--seeds": {"nargs": "+", "type": at_least(0), "help": "seeds (default: 0)"},
-    "--batches": {"type": at_least(1), "help": _BATCHES},
-    "--draws-per-step": {"type": at_least(1), "help": _STEP},
-    "--trained": {"action": "store_true", "help": _TRAINED},
-    "--paper": {"action": "store_true", "help": _PAPER},
+    "--batches": count_option("test batches in a cell (default: 100)"),
+    "--draws-per-step": count_option(_STEP),
+    "--trained": flag(_TRAINED),
+    "--paper": flag(_PAPER),
     **grid_options("results.csv"),
 }
 

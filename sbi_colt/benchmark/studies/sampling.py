@@ -17,14 +17,12 @@ from sbi.utils import BoxUniform
 from sbi.utils.diagnostics_utils import get_posterior_samples_on_batch
 
 from sbi_colt.benchmark.posterior_zoo import ZOO, exhibit
-from sbi_colt.benchmark.studies.shared import seconds_of
+from sbi_colt.benchmark.studies.shared import flag, seconds_of
 from sbi_colt.benchmark.tables import aligned
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.draw import draw_posterior_samples
 
-OPTIONS = {
-    "--all": {"action": "store_true", "help": "time every kind of posterior too"}
-}
+OPTIONS = {"--all": flag("time every kind of posterior too")}
 # Samplers that take one x at a time are timed on few xs, and their times scaled up.
 _FEW_XS = {
     "nle, vectorised slice": 10,

@@ -1,4 +1,4 @@
-"""What several commands share: options, problems, timing and running a grid."""
+"""What several commands share: options, problems and timing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from sbi_colt.benchmark.grid.rows import Cell, Row
-from sbi_colt.benchmark.grid.runner import run_cells
 from sbi_colt.benchmark.tasks.settings import make_task
 from sbi_colt.benchmark.tasks.task import Task
 from sbi_colt.sampling.parallel import in_parallel
@@ -23,11 +21,12 @@ __all__ = [
     "RESULTS",
     "Problem",
     "at_least",
+    "count_option",
     "dims_option",
+    "flag",
     "grid_options",
     "in_parallel_with_bar",
     "out_option",
-    "run_grid",
     "seconds_of",
 ]
 
@@ -54,14 +53,18 @@ def _dims(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-JOBS: Options = {
-    "--jobs": {
-        "type": at_least(1),
-        "default": 2,
-        "help": "number of processes (default: 2)",
-    }
-}
-QUIET: Options = {"--quiet": {"action": "store_true", "help": "show no progress bar"}}
+def count_option(text: str, default: int | None = None) -> dict[str, Any]:
+    """Return the settings of an option that is a positive integer."""
+    return {"type": at_least(1), "default": default, "help": text}
+
+
+def flag(text: str) -> dict[str, Any]:
+    """Return the settings of an option without a value."""
+    return {"action": "store_true", "help": text}
+
+
+JOBS: Options = {"--jobs": count_option("number of processes (default: 2)", 2)}
+QUIET: Options = {"--quiet": flag("show no progress bar")}
 RESULTS: Options = {"results": {"type": Path, "help": "the CSV file"}}
 
 
@@ -89,19 +92,6 @@ def in_parallel_with_bar(
     """Yield the results of jobs in their order, with the options of JOBS and QUIET."""
     results = in_parallel(function, jobs, options.jobs)
     yield from tqdm(results, total=len(jobs), desc=title, disable=options.quiet)
-
-
-def run_grid(cells: Sequence[Cell], options: argparse.Namespace) -> list[Row]:
-    """Run cells with the options of `grid_options`, and return their rows."""
-    rows = run_cells(
-        cells,
-        options.out,
-        num_workers=options.jobs,
-        command=options.command_line,
-        show_progress_bar=not options.quiet,
-    )
-    asked = set(cells)  # the file may have other cells
-    return [row for row in rows if row.cell in asked]
 
 
 @dataclass(frozen=True)

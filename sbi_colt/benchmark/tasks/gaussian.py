@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from sbi_colt.benchmark.tasks.task import Setting, Task
 from sbi_colt.draws import Draws
@@ -43,6 +43,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
 }
 PERTURBATIONS = tuple(_ALPHAS)
 _CORRELATION = 0.9
+Shape = tuple[int, int]  # numbers of draws and of pairs, (S, N)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class GaussianTask:
             raise ValueError(f"alpha: expected a number >= 0{bound}, got {self.alpha}.")
 
     def draws(
-        self, num_pairs: int, num_posterior_samples: int, generator: torch.Generator
+        self, num_pairs: int, num_posterior_samples: int, generator: Generator
     ) -> Draws:
         """Return pairs from p and draws from q; see `Task.draws`."""
         xs = 1 + torch.randn(num_pairs, self.dim_x, generator=generator)
@@ -90,15 +91,13 @@ class GaussianTask:
         samples = self.estimates(xs, (num_posterior_samples, num_pairs), generator)
         return Draws(thetas, xs, samples, shuffle=False)
 
-    def truths(self, xs: Tensor, generator: torch.Generator, size: int = 1) -> Tensor:
+    def truths(self, xs: Tensor, generator: Generator, size: int = 1) -> Tensor:
         """Return draws from p(θ | x), with shape ``(size, N, s)``."""
         is_mixture = self.perturbation == "collapse"
         sample = self._mixture if is_mixture else self._gaussian
         return sample(xs, (size, len(xs)), generator)
 
-    def estimates(
-        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
-    ) -> Tensor:
+    def estimates(self, xs: Tensor, shape: Shape, generator: Generator) -> Tensor:
         """Return draws from q(θ | x), with shape ``(S, N, s)``."""
         at = (xs, shape, generator)
         kind = "collapse" if self.alpha == 0 else self.perturbation
@@ -109,8 +108,7 @@ class GaussianTask:
         if kind == "anisotropic":
             direction = torch.linalg.eigh(self._weights()[2]).eigenvectors[:, 0]  # (s,)
             along = torch.randn(*shape, 1, generator=generator)
-            extra = self.alpha**0.5 * along * direction
-            return self._gaussian(*at) + extra
+            return self._gaussian(*at) + self.alpha**0.5 * along * direction
         if kind == "t":
             freedom = 1 / self.alpha
             rng = np.random.default_rng(
@@ -123,9 +121,8 @@ class GaussianTask:
             return self._mixture(*at)
         if kind == "blind":
             num = shape[0] * shape[1]
-            other = 1 + torch.randn(num, self.dim_x, generator=generator)
-            thetas = self._gaussian(other, (1, num), generator)
-            return thetas.reshape(*shape, self.dim)
+            others = 1 + torch.randn(num, self.dim_x, generator=generator)
+            return self._gaussian(others, (1, num), generator).reshape(*shape, self.dim)
         return self._gaussian(*at)
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -139,22 +136,16 @@ class GaussianTask:
     def _mean(self, xs: Tensor) -> Tensor:
         return xs @ self._weights()[0].T  # (N, s)
 
-    def _noise(
-        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
-    ) -> Tensor:
+    def _noise(self, xs: Tensor, shape: Shape, generator: Generator) -> Tensor:
         _, vector, toeplitz = self._weights()
         factor = torch.linalg.cholesky(toeplitz)
         noise = torch.randn(*shape, self.dim, generator=generator) @ factor.T
         return (xs @ vector).abs().sqrt().unsqueeze(1) * noise  # (S, N, s)
 
-    def _gaussian(
-        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
-    ) -> Tensor:
+    def _gaussian(self, xs: Tensor, shape: Shape, generator: Generator) -> Tensor:
         return self._mean(xs) + self._noise(xs, shape, generator)
 
-    def _mixture(
-        self, xs: Tensor, shape: tuple[int, int], generator: torch.Generator
-    ) -> Tensor:
+    def _mixture(self, xs: Tensor, shape: Shape, generator: Generator) -> Tensor:
         second = torch.rand((*shape, 1), generator=generator) < self.alpha
         sign = torch.where(second, -1.0, 1.0)
         return sign * self._mean(xs) + self._noise(xs, shape, generator)

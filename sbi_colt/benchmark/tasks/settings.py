@@ -1,14 +1,8 @@
 """The registry of tasks: the name of each, and its setting.
 
 To add a task, write a file with a class that has ``draws`` (see `task.Task`) and a
-`Setting`, and add one line to `SETTINGS`. A script may add a line of its own::
-
-    SETTINGS["mine"] = Setting(
-        lambda alpha, dims, seed: MyTask(alpha, seed), (0.0, 0.5, 1.0), dims=((2, 2),)
-    )
-
-A task that a script adds is known in the script's own process only; a task that runs
-in several processes must be in this module.
+`Setting`, and add one line to `SETTINGS`. A task that a script adds to `SETTINGS` is
+known in the script's own process only.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from sbi_colt.draws import Draws
 
-__all__ = ["ERRORS", "SIMULATORS", "Simulator", "predictive_draws"]
+__all__ = ["ERRORS", "SIMULATORS", "SMALL_ERRORS", "Simulator", "predictive_draws"]
 
+SMALL_ERRORS = ("wide", "one wide", "nearest", "shift", "narrow")
 _NUM_REFERENCES = 2000  # simulations among which a nearest one is looked for
 
 
@@ -34,6 +35,7 @@ class Simulator:
     dim: int  # number of parameters, d
     x_shape: tuple[int, ...]
     simulate: Callable[[Tensor, torch.Generator], Tensor]  # (n, d) -> (n, *x_shape)
+    sizes: tuple[float, ...] = ()  # of `SMALL_ERRORS`: most have power 0.1 to 0.95
 
     def __call__(self, thetas: Tensor, generator: torch.Generator) -> Tensor:
         """Return data with shape ``(n, D)``, flattened."""
@@ -72,10 +74,6 @@ def _reflected(thetas: Tensor) -> Tensor:
     return torch.minimum(folded, 2 - folded)
 
 
-def _none(simulator, thetas, xs, size, generator) -> Tensor:
-    return thetas
-
-
 def _wide(simulator, thetas, xs, size, generator) -> Tensor:
     """θ' = θ* + Gaussian noise: too wide around the truth in all parameters."""
     return _reflected(thetas + size * torch.randn(thetas.shape, generator=generator))
@@ -86,16 +84,6 @@ def _one_wide(simulator, thetas, xs, size, generator) -> Tensor:
     changed = thetas.clone()
     changed[:, -1] += size * torch.randn(len(thetas), generator=generator)
     return _reflected(changed)
-
-
-def _shift(simulator, thetas, xs, size, generator) -> Tensor:
-    """Every parameter too large by ``size``."""
-    return _reflected(thetas + size)
-
-
-def _blind(simulator, thetas, xs, size, generator) -> Tensor:
-    """θ' from the prior, whatever x is."""
-    return simulator.prior(len(thetas), generator)
 
 
 def _one_blind(simulator, thetas, xs, size, generator) -> Tensor:
@@ -115,12 +103,17 @@ def _nearest(simulator, thetas, xs, size, generator, num_averaged=1) -> Tensor:
     return torch.where(wrong, references[nearest].mean(dim=1), thetas)
 
 
+# From the simulator, θ*, x, a size and a generator to θ'.
 ERRORS: dict[str, Callable[..., Tensor]] = {
-    "none": _none,
+    "none": lambda simulator, thetas, xs, size, generator: thetas,
     "wide": _wide,
     "one wide": _one_wide,
-    "shift": _shift,
-    "blind": _blind,
+    # Every parameter too large by the size.
+    "shift": lambda simulator, thetas, xs, size, generator: _reflected(thetas + size),
+    # From the prior, whatever x is.
+    "blind": lambda simulator, thetas, xs, size, generator: simulator.prior(
+        len(thetas), generator
+    ),
     "one blind": _one_blind,
     "nearest": _nearest,
     # The mean of several such θ': nearly the posterior mean, so too narrow.
@@ -230,9 +223,8 @@ def _menten(thetas: Tensor, generator: torch.Generator) -> Tensor:
 def _queue(thetas: Tensor, generator: torch.Generator) -> Tensor:
     """Fifty times between departures from a queue with one server."""
     shape = (len(thetas), 50)
-    service = thetas[:, :1] + 2 * thetas[:, 1:2] * torch.rand(
-        shape, generator=generator
-    )
+    least, spread = thetas[:, :1], 2 * thetas[:, 1:2]
+    service = least + spread * torch.rand(shape, generator=generator)
     waits = _exponential(shape, generator) / (0.2 + thetas[:, 2:])
     arrived, left = torch.zeros(len(thetas)), torch.zeros(len(thetas))
     gaps = []
@@ -305,20 +297,22 @@ def _mixed(thetas: Tensor, generator: torch.Generator) -> Tensor:
 
 
 SIMULATORS: dict[str, Simulator] = {
-    "linear": Simulator(3, (10,), _linear),
-    "student": Simulator(2, (12,), _student),
-    "bent": Simulator(2, (2,), _bent),
-    "moving average": Simulator(2, (100,), _moving_average),
-    "counts": Simulator(3, (20,), _counts),
-    "blob": Simulator(4, (16, 16), _blob),
-    "trials": Simulator(3, (30, 2), _trials),
-    "g-and-k": Simulator(4, (50,), _g_and_k),
-    "fitzhugh": Simulator(3, (2, 40), _fitzhugh),
-    "menten": Simulator(3, (15,), _menten),
-    "queue": Simulator(3, (50,), _queue),
-    "volatility": Simulator(2, (150,), _volatility),
-    "waves": Simulator(3, (200,), _waves),
-    "pendulum": Simulator(3, (60,), _pendulum),
-    "rings": Simulator(3, (12, 12), _rings),
-    "mixed": Simulator(4, (6,), _mixed),
+    "linear": Simulator(3, (10,), _linear, (0.1, 0.3, 0.6, 0.05, 0.6)),
+    "student": Simulator(2, (12,), _student, (0.08, 0.12, 0.3, 0.02, 0.25)),
+    "bent": Simulator(2, (2,), _bent, (0.02, 0.05, 1.0, 0.01, 0.35)),
+    "moving average": Simulator(
+        2, (100,), _moving_average, (0.05, 0.1, 0.15, 0.05, 0.12)
+    ),
+    "counts": Simulator(3, (20,), _counts, (0.01, 0.1, 0.2, 0.003, 0.2)),
+    "blob": Simulator(4, (16, 16), _blob, (0.05, 0.2, 0.4, 0.035, 0.3)),
+    "trials": Simulator(3, (30, 2), _trials, (0.05, 0.1, 0.2, 0.03, 0.15)),
+    "g-and-k": Simulator(4, (50,), _g_and_k, (0.03, 0.15, 0.6, 0.015, 0.3)),
+    "fitzhugh": Simulator(3, (2, 40), _fitzhugh, (0.015, 0.03, 0.2, 0.006, 0.3)),
+    "menten": Simulator(3, (15,), _menten, (0.015, 0.3, 0.2, 0.02, 0.25)),
+    "queue": Simulator(3, (50,), _queue, (0.05, 0.1, 0.1, 0.02, 0.12)),
+    "volatility": Simulator(2, (150,), _volatility, (0.12, 0.3, 0.2, 0.06, 0.25)),
+    "waves": Simulator(3, (200,), _waves, (0.04, 0.05, 0.2, 0.015, 0.2)),
+    "pendulum": Simulator(3, (60,), _pendulum, (0.008, 0.02, 0.15, 0.004, 0.2)),
+    "rings": Simulator(3, (12, 12), _rings, (0.025, 0.07, 0.18, 0.013, 0.15)),
+    "mixed": Simulator(4, (6,), _mixed, (0.025, 0.4, 0.18, 0.01, 0.2)),
 }

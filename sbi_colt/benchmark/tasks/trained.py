@@ -101,20 +101,16 @@ class TrainedTask:
             thetas = problem.prior().sample((num_pairs,))
             xs = problem.simulate(thetas)
         samples = self._sample(xs, num_posterior_samples, generator)
-        draws = Draws(thetas, xs, samples, shuffle=False)
-        of_posterior = self._sample(xs, 1, generator)[0]
+        other = self._sample(xs, 1, generator)[0]  # one further draw at each x
         with isolated_rng(generator):
-            replicates = [
-                problem.simulate(of_posterior) for _ in range(_NUM_REPLICATES)
-            ]
-        data = make_predictive(xs, of_posterior, torch.stack(replicates))
-        return draws.with_predictive(data)
+            replicates = [problem.simulate(other) for _ in range(_NUM_REPLICATES)]
+        draws = Draws(thetas, xs, samples, shuffle=False)
+        return draws.with_predictive(
+            make_predictive(xs, other, torch.stack(replicates))
+        )
 
     def accuracy(self, num_xs: int, generator: torch.Generator) -> float:
-        """Return the mean accuracy of a classifier against exact draws (C2ST).
-
-        1/2 means that the posterior cannot be told from the exact one.
-        """
+        """Return the mean accuracy of a classifier against exact draws (C2ST)."""
         problem = PROBLEMS[self.problem]
         with isolated_rng(generator):
             xs = problem.simulate(problem.prior().sample((num_xs,)))
@@ -129,30 +125,24 @@ class TrainedTask:
             problem = PROBLEMS[self.problem]
             with isolated_rng(generator):
                 return torch.stack([problem.exact(x, count) for x in xs], dim=1)
-        posterior = _posterior(
-            self.problem, self.estimator, int(self.alpha), self.seed, self.max_epochs
-        )
         seed = int(torch.randint(2**31, (1,), generator=generator))
         return draw_posterior_samples(
-            posterior, xs, count, seed=seed, show_progress_bar=False
+            _posterior(self), xs, count, seed=seed, show_progress_bar=False
         )
 
 
 @lru_cache(maxsize=8)
-def _posterior(
-    problem: str, estimator: str, num_simulations: int, seed: int, max_epochs: int
-) -> Any:
-    task = PROBLEMS[problem]
-    generator = generator_from(seed, "trained task", problem, num_simulations)
-    with isolated_rng(generator):
-        thetas = task.prior().sample((num_simulations,))
+def _posterior(task: TrainedTask) -> Any:
+    problem, num = PROBLEMS[task.problem], int(task.alpha)
+    with isolated_rng(generator_from(task.seed, "trained task", task.problem, num)):
+        thetas = problem.prior().sample((num,))
         return train_quietly(
-            _TRAINERS[estimator],
-            task.prior(),
+            _TRAINERS[task.estimator],
+            problem.prior(),
             thetas,
-            task.simulate(thetas),
-            training_batch_size=min(200, max(20, num_simulations // 20)),
-            max_num_epochs=max_epochs,
+            problem.simulate(thetas),
+            training_batch_size=min(200, max(20, num // 20)),
+            max_num_epochs=task.max_epochs,
         )
 
 

@@ -4,9 +4,9 @@ import matplotlib.pyplot as plt
 import pytest
 
 from sbi_colt.benchmark.claims import claim_lines
+from sbi_colt.benchmark.grid import runner
 from sbi_colt.benchmark.grid.rows import Row
 from sbi_colt.benchmark.methods import METHODS
-from sbi_colt.benchmark.studies import shared
 from sbi_colt.benchmark.studies.power import (
     SIZES,
     plot_power,
@@ -63,7 +63,7 @@ def test_the_command_shows_the_dimensions_that_are_asked_for(
 ):
     """The file may have a part of the others."""
     own = rows(dims=[(10, 10), (5, 2)])
-    monkeypatch.setattr(shared, "run_cells", lambda *args, **kept: rows()[:20] + own)
+    monkeypatch.setattr(runner, "run_cells", lambda *args, **kept: rows()[:20] + own)
     path = tmp_path / "power.png"
     words = ["benchmark", "power", "--dims", "10,10", "5,2", "--plot", str(path)]
     assert main(words) == 0

@@ -5,6 +5,7 @@ from argparse import Namespace
 
 from sbi_colt.benchmark.studies import predictive
 from sbi_colt.benchmark.studies.predictive import PredictiveKey, PredictiveRow
+from sbi_colt.benchmark.tasks.simulators import SIMULATORS
 
 
 def test_each_error_and_candidate_is_a_row_and_the_table_has_their_means(
@@ -38,8 +39,8 @@ def test_each_error_and_candidate_is_a_row_and_the_table_has_their_means(
 
 
 def test_the_default_was_chosen_on_other_simulators():
-    assert not set(predictive._REPORTED) - set(predictive._SIZES)
-    assert len(set(predictive._SIZES) - set(predictive._REPORTED)) == 13
+    assert not set(predictive._REPORTED) - set(SIMULATORS)
+    assert len(set(SIMULATORS) - set(predictive._REPORTED)) == 13
 
 
 def test_a_posterior_blind_to_x_is_found_and_an_exact_one_is_not():
