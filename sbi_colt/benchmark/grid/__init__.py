@@ -1,1 +1,1 @@
-"""The grid: which cells are measured, their rows in a CSV file, and the runner."""
+"""The grid: which cells are measured, their rows, and the runner."""

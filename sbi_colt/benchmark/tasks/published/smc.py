@@ -1,10 +1,9 @@
 r"""Draws of a posterior with a known likelihood, by tempering a cloud of particles.
 
 The particles start at the prior and pass through π_t(θ) ∝ p(θ) p(x | θ)^t, with t from
-0 to 1 (Del Moral, Doucet and Jasra 2006). Each step of t leaves an
-effective share of 80% of the particles; then the particles are resampled and moved by
-Metropolis–Hastings with π_t. A proposal adds one of two symmetric kinds of steps, each
-with a random scale:
+0 to 1 (Del Moral, Doucet and Jasra 2006). Each step of t leaves an effective share of
+80% of the particles; then the particles are resampled and moved by Metropolis–Hastings
+with π_t. A proposal adds one of two symmetric kinds of steps, each with a random scale:
 
 - a Gaussian with the particles' covariance;
 - the difference of two particles, taken as they were before the moves (after ter Braak
@@ -75,7 +74,7 @@ def _log_prior(prior: Any, thetas: Tensor) -> Tensor:
 
 
 def _largest_step(fits: Tensor, most: float) -> float:
-    """Return the largest step of t up to ``most`` that keeps half the particles."""
+    """Return the largest step of t up to ``most`` that keeps 80% of the particles."""
 
     def effective(step: float) -> float:
         weights = (step * fits).softmax(dim=0)
