@@ -183,7 +183,7 @@ def _measure(
     return [
         PredictiveRow(
             PredictiveKey(name, error, size, *candidate, repetitions),
-            *map(fmean, zip(*numbers, strict=True)),
+            *(float(f"{fmean(own):.4g}") for own in zip(*numbers, strict=True)),
         )
         for candidate, numbers in found.items()
     ]
