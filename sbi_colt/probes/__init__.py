@@ -7,7 +7,7 @@ learning is only the search for probes that show an error well.
 
 ``base`` is what all probes have in common, and ``bags`` is what they are given. Each
 kind has a file of its own: ``ball`` (CoLT's own, with a learned centre and geometry),
-``density``, ``relief``, ``blend``, ``drift``, ``quadratic``, ``axes``, ``coordinate``
+``density``, ``relief``, ``blend``, ``drift``, ``quadratic``, ``axes``, ``marginal``
 and ``logit``. `PROBES` gives each a name.
 ``coordinates`` standardises parameters, ``features`` turns data into short vectors (on
 the data side a bag is an observation and its replicates), ``networks`` has the
@@ -32,10 +32,10 @@ from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.ball import BallProbe
 from sbi_colt.probes.base import Probe
 from sbi_colt.probes.blend import BlendProbe
-from sbi_colt.probes.coordinate import CoordinateProbe
 from sbi_colt.probes.density import DensityProbe
 from sbi_colt.probes.drift import DriftProbe
 from sbi_colt.probes.logit import LogitProbe
+from sbi_colt.probes.marginal import MarginalProbe
 from sbi_colt.probes.quadratic import QuadraticProbe
 from sbi_colt.probes.relief import ReliefProbe
 
@@ -53,10 +53,10 @@ PROBES: dict[str, Callable[..., Probe]] = {
     "quadratic": QuadraticProbe,
     "axes": AxesProbe,
     "ball": BallProbe,
-    "coordinate": CoordinateProbe,
+    "marginal": MarginalProbe,
     "logit": LogitProbe,
     "data-energy": partial(DensityProbe, bandwidth=None, coordinates="centred"),
-    "data-distance": partial(CoordinateProbe, index=-1),
+    "data-distance": partial(MarginalProbe, index=-1),
     "data-drift": partial(DriftProbe, coordinates="centred"),
     "data-ball": partial(BallProbe, coordinates="centred"),
     "random": partial(BallProbe, centre="random", geometry="identity"),

@@ -27,7 +27,7 @@ from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.colt import CoLT
 from sbi_colt.config import CoLTConfig
 from sbi_colt.probes import PROBES
-from sbi_colt.probes.coordinate import CoordinateProbe
+from sbi_colt.probes.marginal import MarginalProbe
 from sbi_colt.randomness import generator_from
 from sbi_colt.sampling.parallel import one_thread
 from sbi_colt.stats.redraw import combined_p_value
@@ -56,7 +56,7 @@ _NUM_SAMPLES = 200
 _NUM_REDRAWS = 499
 _FULL = "the default"
 _DEFAULT = CoLTConfig().probes
-_EACH = {f"theta{i}": partial(CoordinateProbe, index=i) for i in range(10)}
+_EACH = {f"theta{i}": partial(MarginalProbe, index=i) for i in range(10)}
 _SETS = {
     _FULL: set(_DEFAULT),
     **{f"without {name}": set(_DEFAULT) - {name} for name in _DEFAULT},

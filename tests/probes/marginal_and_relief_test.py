@@ -5,7 +5,7 @@ import torch
 
 from sbi_colt import CoLT, CoLTConfig, Draws
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
-from sbi_colt.probes.coordinate import CoordinateProbe
+from sbi_colt.probes.marginal import MarginalProbe
 
 
 def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
@@ -15,16 +15,16 @@ def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
     p_values = []
     for index in (0, 1):
         config = CoLTConfig(
-            probes=("coordinate",), settings={"coordinate": {"index": index}}
+            probes=("marginal",), settings={"marginal": {"index": index}}
         )
         colt = CoLT(config, seed=0)
         colt.fit(make_draws(10, 20, 2, generator), show_progress_bar=False)
         p_values.append(colt.test(draws).p_value)
     assert p_values[1] < 1e-6 < 1e-2 < p_values[0]
-    assert not CoordinateProbe(index=2).fits(dim=2)
-    assert CoordinateProbe(index=-1).fits(dim=1)  # the last one
+    assert not MarginalProbe(index=2).fits(dim=2)
+    assert MarginalProbe(index=-1).fits(dim=1)  # the last one
     with pytest.raises(ValueError, match="index: expected an integer >= -1"):
-        CoordinateProbe(index=-2)
+        MarginalProbe(index=-2)
 
 
 def test_relief_is_for_few_parameters():

@@ -8,10 +8,10 @@ from sbi_colt.checks import check_integer
 from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.base import Probe
 
-__all__ = ["CoordinateProbe"]
+__all__ = ["MarginalProbe"]
 
 
-class CoordinateProbe(Probe):
+class MarginalProbe(Probe):
     """The value of one parameter.
 
     Args:
@@ -19,7 +19,7 @@ class CoordinateProbe(Probe):
         index: The position of the parameter; -1 for the last one.
     """
 
-    def __init__(self, name: str = "coordinate", index: int = 0):
+    def __init__(self, name: str = "marginal", index: int = 0):
         super().__init__(name, "global")
         self.index = check_integer("index", index, least=-1)
 
