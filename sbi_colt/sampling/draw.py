@@ -15,7 +15,9 @@ true parameter: the test of the rest is valid.
 and any memory budget down to one block (65,536 draws). Batched and single sampling use
 random numbers differently, and so do runs with a time limit. A seed has no effect on a
 sampler that keeps random numbers of its own. The caller's random state and posterior
-are left as they were.
+are left as they were. A posterior that sbi did not make and that sets a seed itself
+gives draws at different xs that share their noise; two calls more find that out, and a
+warning says so.
 """
 
 from __future__ import annotations
