@@ -14,14 +14,15 @@ again loses its pair. That depends on θ' alone, which is harmless here. Never i
 θ' drawn in its place.
 
 *Rounds.* Each of the M rounds simulates once at every θ', with random numbers of its
-own. Two identical rounds betray a simulator that seeds itself.
+own. Identical rounds betray a simulator that seeds itself, so there are at least two
+rounds, also for M = 1.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.checks import check_integer, warn_caller
-from sbi_colt.draws import Draws, make_predictive
+from sbi_colt.draws import Draws, check_randomness, make_predictive
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.pairs import simulate_at
@@ -125,41 +126,38 @@ def replicate(
         Draws with the roles swapped; ``mask`` tells which of the n pairs were kept.
     """
     number = options.num_replicates
+    rounds = max(2, number)
     found: list[list[Tensor]] = [[] for _ in xs]
     errors: list[str] = []
     checkpoint = _checkpoint(simulator, thetas, options)
     progress = tqdm(
-        total=len(xs) * number,
+        total=len(xs) * rounds,
         desc=f"Simulating {number} replicates per x",
         disable=not options.show_progress_bar,
         leave=False,
     )
     with progress:
         for turn in range(max(20, _MAX_ROUNDS * number)):
-            missing = [i for i, own in enumerate(found) if len(own) < number]
-            if not missing or (turn >= number and not any(found)):
+            missing = [i for i, own in enumerate(found) if len(own) < rounds]
+            if not missing or (turn >= rounds and not any(found)):
                 break
             for place, x in _round(
                 simulator, thetas, missing, turn, options, checkpoint, errors
             ):
                 found[place].append(x)
                 progress.update(1)
-    kept = torch.tensor([len(own) >= number for own in found])
+    kept = torch.tensor([len(own) >= rounds for own in found])
     _report_failures(kept, errors)
     _check_shapes(found, tuple(xs.shape[1:]))
-    rows = [torch.stack(found[i]) for i in kept.nonzero().flatten().tolist()]
+    index = kept.nonzero().flatten()
+    rows = [torch.stack(found[i]) for i in index.tolist()]
+    simulated = torch.stack(rows, dim=1)  # (rounds, n, …)
+    check_randomness(simulated)
     here = kept.to(xs.device)
     xs, thetas = xs[here], thetas[here]
-    replicates = torch.stack(rows, dim=1).reshape(number, *xs.shape)
+    replicates = simulated[:number].reshape(number, *xs.shape)
     data = make_predictive(xs, thetas, replicates.to(xs.device))
-    return Draws(
-        data.thetas,
-        data.xs,
-        data.samples,
-        mask=kept,
-        index=kept.nonzero().flatten(),
-        keys=data.keys,
-    )
+    return replace(data, mask=kept, index=index)
 
 
 def _round(

@@ -5,7 +5,7 @@ import torch
 from stand_ins import PRIOR
 
 from sbi_colt import Draws, diagnose, draw_posterior_samples, run_colt
-from sbi_colt.draws import make_predictive
+from sbi_colt.draws import check_randomness, make_predictive
 from sbi_colt.sampling.draw import add_data_side, make_draws
 from sbi_colt.sampling.pairs import find_simulator
 from sbi_colt.sampling.replicates import (
@@ -170,6 +170,34 @@ def test_a_simulator_without_randomness_is_refused(function, number):
     thetas = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match="sets a random seed itself"):
         replicated(function, thetas, function(thetas), number)
+
+
+@pytest.mark.parametrize("number", [1, 2, 9])
+def test_a_seed_in_the_simulator_is_found_in_a_whole_run(number):
+    """Pairs and replicates are simulated in calls of different sizes."""
+    with pytest.raises(ValueError, match="sets a random seed itself"):
+        made(seeded, num_simulations=300, num_replicates=number)
+
+
+def rare_counts(rate):
+    return lambda thetas: torch.poisson(torch.full((len(thetas), 1), rate))
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_rare_counts_are_not_taken_for_a_fixed_seed(number):
+    thetas = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    data = replicated(rare_counts(1e-6), thetas, torch.zeros(30, 1), number)
+    assert not data.samples.any()
+
+
+@pytest.mark.parametrize("rate", [0.003, 0.03, 0.3])
+def test_counts_of_any_rate_are_not_taken_for_a_fixed_seed(rate):
+    """With two rounds, the fewest, chance makes them identical most often."""
+    thetas, simulate = torch.zeros(20, 1), rare_counts(rate)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for _ in range(2000):
+            check_randomness([simulate(thetas), simulate(thetas)])
 
 
 def test_another_simulator_than_that_of_the_pairs_is_named():
