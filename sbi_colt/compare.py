@@ -17,8 +17,7 @@ from sbi_colt.draws import Draws
 from sbi_colt.report.comparison import ComparisonReport
 from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.sampling.draw import make_draws, run_seed
-from sbi_colt.sampling.pairs import find_simulator, make_pairs
+from sbi_colt.sampling.draw import Spent, make_draws, ready_pairs, run_seed
 from sbi_colt.stats.paired import Regions, closer_p_value
 
 __all__ = ["compare"]
@@ -117,7 +116,7 @@ def compare(
         raise ValueError(
             f"methods: expected 'colt' or 'predictive' among them, got {methods!r}."
         )
-    draws, seconds = draw_for_each(
+    draws, spent = draw_for_each(
         posteriors,
         prior,
         simulator,
@@ -132,8 +131,12 @@ def compare(
         device=device,
         num_replicates=num_replicates if "predictive" in runs else 0,
         num_replicated_pairs=num_replicated_pairs,
+        parameter_side=set(runs) != {"predictive"},
         **sampling,
     )
+    has_data_side = all(own.predictive is not None for own in draws.values())
+    if methods is not None and "predictive" in runs and not has_data_side:
+        methods = [method for method in methods if method != "predictive"]
     reports = {
         name: diagnose_draws(
             own,
@@ -144,7 +147,7 @@ def compare(
             seed=seed,
             device=device,
             show_progress_bar=show_progress_bar,
-            seconds={"sampling": seconds[name]},
+            spent=spent[name],
         )
         for name, own in draws.items()
     }
@@ -161,22 +164,32 @@ def draw_for_each(
     num_posterior_samples: int,
     checkpoint: str | os.PathLike | None,
     **options: Any,
-) -> tuple[dict[str, Draws], dict[str, float]]:
-    """Return draws of each posterior at the pairs that all have, and the seconds.
+) -> tuple[dict[str, Draws], dict[str, Spent]]:
+    """Return draws of each posterior at the pairs that all have, and what they cost.
 
-    Every posterior gets the same call of `make_draws`, with the same seed; the first
-    one simulates the pairs.
+    Every posterior gets the same call of `make_draws`, with the same seed. The pairs
+    are simulated before; their simulations count for each posterior. A data side that
+    one posterior cannot have is left out for all.
     """
     draws: dict[str, Draws] = {}
-    seconds: dict[str, float] = {}
+    spent: dict[str, Spent] = {}
     vouched = options.pop("checkpoint_name", None)
-    known = find_simulator(simulator, prior, thetas, options["seed"])
-    common = {k: options[k] for k in ("seed", "num_workers", "show_progress_bar")}
-    thetas, xs = make_pairs(prior, known, thetas, xs, num_simulations, **common)
+    known, thetas, xs, options["num_replicated_pairs"] = ready_pairs(
+        prior,
+        simulator,
+        thetas,
+        xs,
+        num_simulations,
+        num_posterior_samples,
+        options["num_replicated_pairs"],
+        options["parameter_side"],
+        **{k: options[k] for k in ("seed", "num_workers", "show_progress_bar")},
+    )
+    for_pairs = 0 if known is None else known.num_spent
     for number, (name, posterior) in enumerate(posteriors.items()):
         if vouched is not None:  # for each posterior by its own name
             options["checkpoint_name"] = f"{vouched}: {name}"
-        draws[name], spent = make_draws(
+        draws[name], own_cost = make_draws(
             posterior,
             None,
             known,
@@ -187,13 +200,19 @@ def draw_for_each(
             checkpoint=None if checkpoint is None else Path(checkpoint) / str(number),
             **options,
         )
-        seconds[name] = sum(spent.values())
+        spent[name] = Spent(
+            {"sampling": sum(own_cost.seconds.values())},
+            for_pairs + own_cost.num_simulations,
+        )
     shared = torch.stack([own.mask for own in draws.values()]).all(dim=0)
+    have_data = all(own.predictive is not None for own in draws.values())
     selected = {
-        name: own.select(shared[own.index]).with_predictive(own.predictive)
+        name: own.select(shared[own.index]).with_predictive(
+            own.predictive if have_data else None
+        )
         for name, own in draws.items()
     }
-    return selected, seconds
+    return selected, spent
 
 
 def _rank(reports: Mapping[str, DiagnosticReport], level: float) -> ComparisonReport:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from sbi_colt.checks import check_integer, check_number
+from sbi_colt.checks import check_number
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
@@ -20,7 +20,7 @@ from sbi_colt.report.trends import find_trend
 from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.finding import Finding, Trend
-from sbi_colt.sampling.draw import make_draws, run_seed
+from sbi_colt.sampling.draw import Spent, make_draws, run_seed
 
 __all__ = ["check_options", "diagnose", "diagnose_draws"]
 
@@ -70,9 +70,9 @@ def diagnose(
             function, such as ``("tarp at 0", partial(tarp, references=zeros))``. A
             function goes from `Draws` to a `TestResult`, a dict with ``p_value`` and
             ``statistic``, or a p-value. The default is all but coverage;
-            ``"predictive"`` only where there is a simulator. With
-            ``methods=("predictive",)`` one posterior draw per x is enough, which is
-            for samplers that take seconds a draw.
+            ``"predictive"`` only where there is a simulator.
+            ``methods=("predictive",)`` simulates only the pairs that get replicates
+            and takes one posterior draw at each, for samplers that take seconds a draw.
         config: Settings of CoLT.
         level: Level of the verdict: a correct posterior is rejected with at most this
             probability.
@@ -84,8 +84,9 @@ def diagnose(
         show_progress_bar: Whether to show progress.
         num_replicates: Simulations from each θ' on the data side, M; 0 for no data
             side. They come on top of ``num_simulations``.
-        num_replicated_pairs: Pairs that have replicates; by default a tenth of all
-            pairs, and at least 50: 900 more simulations for 1000 pairs.
+        num_replicated_pairs: Pairs that have replicates; by default a tenth of
+            ``num_simulations`` or of the pairs handed in, and at least 50: 900 more
+            simulations for 1000 pairs.
         **sampling: Further options of `draw_posterior_samples`, such as
             ``max_sampling_time`` and ``checkpoint``.
 
@@ -119,29 +120,31 @@ def diagnose(
         ['colt', 'sbc', 'tarp']
     """
     seed = run_seed(seed, sampling.get("checkpoint"))
-    check_integer("num_posterior_samples", num_posterior_samples, least=1)
     has_data_side = simulator is not None and num_replicates != 0
     runs = check_options(methods, level, has_data_side=has_data_side)
     if parameter_names is not None and getattr(thetas, "ndim", 0) == 2:
         _checked_names(parameter_names, thetas.shape[1])  # before the work begins
-    draws, seconds = make_draws(
+    draws, spent = make_draws(
         posterior,
         prior,
         simulator,
         thetas,
         xs,
         num_simulations,
-        0 if set(runs) == {"predictive"} else num_posterior_samples,
+        num_posterior_samples,
         seed=seed,
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
         device=device,
         num_replicates=num_replicates if "predictive" in runs else 0,
         num_replicated_pairs=num_replicated_pairs,
+        parameter_side=set(runs) != {"predictive"},
         **sampling,
     )
+    if draws.predictive is None:  # left out, as a warning said
+        runs.pop("predictive", None)
     settings = MethodSettings(config or CoLTConfig(), seed, device, show_progress_bar)
-    return _report(draws, runs, settings, level, parameter_names, seconds)
+    return _report(draws, runs, settings, level, parameter_names, spent)
 
 
 def diagnose_draws(
@@ -154,7 +157,7 @@ def diagnose_draws(
     seed: int | None = None,
     device: str | torch.device = "cpu",
     show_progress_bar: bool = True,
-    seconds: Mapping[str, float] | None = None,
+    spent: Spent | None = None,
 ) -> DiagnosticReport:
     """Return the report for draws from anywhere; the arguments are `diagnose`'s.
 
@@ -167,8 +170,7 @@ def diagnose_draws(
         seed: Seed of everything.
         device: Device to train and test on.
         show_progress_bar: Whether to show progress.
-        seconds: Seconds that simulation and sampling took, by step; they count among
-            the report's costs.
+        spent: What simulation and sampling cost; it counts among the report's costs.
     """
     runs = check_options(
         methods,
@@ -179,7 +181,7 @@ def diagnose_draws(
     settings = MethodSettings(
         config or CoLTConfig(), resolve_seed(seed), device, show_progress_bar
     )
-    return _report(draws, runs, settings, level, parameter_names, seconds or {})
+    return _report(draws, runs, settings, level, parameter_names, spent or Spent({}, 0))
 
 
 def _report(
@@ -188,24 +190,29 @@ def _report(
     settings: MethodSettings,
     level: float,
     parameter_names: Sequence[str] | None,
-    seconds: Mapping[str, float],
+    spent: Spent,
 ) -> DiagnosticReport:
     """Run the methods on draws, and return the report."""
     names = _checked_names(parameter_names, draws.dim)
     draws = draws.to(settings.device)
-    results, spent = _run_methods(draws, methods, settings)
+    results, seconds = _run_methods(draws, methods, settings)
     findings, trend = (), None
     if overall_p_value(results) <= level and draws.num_posterior_samples:
         start = time.perf_counter()
         findings, trend = _explain(draws, results, level, settings.seed)
-        spent["findings"] = time.perf_counter() - start
+        seconds["findings"] = time.perf_counter() - start
     return DiagnosticReport(
         results=results,
         level=float(level),
         findings=findings,
         trend=trend,
         names=names,
-        cost=Cost(len(draws), draws.num_posterior_samples, {**seconds, **spent}),
+        cost=Cost(
+            len(draws),
+            draws.num_posterior_samples,
+            {**spent.seconds, **seconds},
+            spent.num_simulations,
+        ),
         seed=settings.seed,
         x_shape=tuple(draws.xs.shape[1:]),
         replicates=draws.predictive if "predictive" in results else None,

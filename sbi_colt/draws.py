@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -57,6 +57,9 @@ class Draws:
             as S = 0, where only the data side is wanted.
         predictive: The data side, or `None`: draws with the roles swapped, made by
             `make_predictive`. Splits and selections do not keep it.
+        drawn: On a data side, which θ' the posterior drew, with shape ``(n,)``; `None`
+            for all. The other θ' are true parameters: their bags are valid, whatever
+            the posterior is, and say nothing about it.
         mask: For internal use, with ``index``: draws that were checked before.
         index: For internal use.
         keys: For internal use: fingerprints of the pairs.
@@ -75,6 +78,7 @@ class Draws:
     xs: Tensor
     samples: Tensor
     predictive: Draws | None = field(default=None, kw_only=True)
+    drawn: Tensor | None = field(default=None, kw_only=True)
     mask: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
     index: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
     keys: Tensor | None = field(default=None, kw_only=True)
@@ -125,6 +129,11 @@ class Draws:
         return self.samples.shape[0]
 
     @property
+    def num_drawn(self) -> int:
+        """On a data side, the bags that test the posterior: θ' is a draw of it."""
+        return len(self) if self.drawn is None else int(self.drawn.sum())
+
+    @property
     def dim(self) -> int:
         """Dimension of θ, d."""
         return self.thetas.shape[1]
@@ -132,27 +141,17 @@ class Draws:
     def to(self, device: str | torch.device) -> Draws:
         """Return the draws on another device."""
         device = checked_device(device)
-        return Draws(
-            self.thetas.to(device),
-            self.xs.to(device),
-            self.samples.to(device),
+        return replace(
+            self,
+            thetas=self.thetas.to(device),
+            xs=self.xs.to(device),
+            samples=self.samples.to(device),
             predictive=self.predictive and self.predictive.to(device),
-            mask=self.mask,
-            index=self.index,
-            keys=self.keys,
         )
 
     def with_predictive(self, predictive: Draws | None) -> Draws:
         """Return the same draws with a data side, or without one."""
-        return Draws(
-            self.thetas,
-            self.xs,
-            self.samples,
-            predictive=predictive,
-            mask=self.mask,
-            index=self.index,
-            keys=self.keys,
-        )
+        return replace(self, predictive=predictive)
 
     def map_bags(
         self, function: Callable[[Tensor], Tensor], generator: torch.Generator
@@ -170,14 +169,8 @@ class Draws:
         rows = torch.arange(len(self), device=members.device)
         thetas = members[rows, truth]
         members[rows, truth] = members[:, 0]
-        return Draws(
-            thetas,
-            self.xs,
-            members[:, 1:].transpose(0, 1),
-            mask=self.mask,
-            index=self.index,
-            keys=self.keys,
-        )
+        samples = members[:, 1:].transpose(0, 1)
+        return replace(self, thetas=thetas, samples=samples)
 
     def select(self, index: Tensor) -> Draws:
         """Return the pairs at ``index`` (positions or a boolean mask)."""
@@ -188,11 +181,13 @@ class Draws:
                 f"index: {repeats} of {len(there)} positions are repeats of others; a "
                 "test needs independent pairs."
             )
-        return Draws(
-            self.thetas[here],
-            self.xs[here],
-            self.samples[:, here],
-            mask=self.mask,
+        return replace(
+            self,
+            thetas=self.thetas[here],
+            xs=self.xs[here],
+            samples=self.samples[:, here],
+            predictive=None,
+            drawn=None if self.drawn is None else self.drawn[there],
             index=self.index[there],
             keys=None if self.keys is None else self.keys[there],
         )
@@ -262,6 +257,8 @@ class Draws:
             tensors["replicated_xs"] = data.thetas.reshape(shape)
             tensors["replicates"] = data.samples.reshape(-1, *shape)
             tensors["thetas_of_posterior"] = data.xs
+            if data.drawn is not None:
+                tensors["drawn"] = data.drawn
         arrays: dict[str, Any] = {
             name: value.detach().cpu().numpy() for name, value in tensors.items()
         }
@@ -275,7 +272,8 @@ class Draws:
         It has ``thetas (N, d)``, ``xs (N, …)`` and ``samples (S, N, d)``. For the data
         side it has ``replicates (M, n, …)`` and ``thetas_of_posterior (n, d)``, which
         belong to the first n xs, or to ``replicated_xs (n, …)`` where that is there;
-        ``samples`` is then optional.
+        ``samples`` is then optional. Where ``drawn (n,)`` is there, it says which of
+        ``thetas_of_posterior`` the posterior drew.
         """
         try:
             with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -310,13 +308,14 @@ class Draws:
                 arrays.get("replicated_xs", arrays["xs"][: len(chosen)]),
                 chosen,
                 arrays["replicates"],
+                drawn=arrays.get("drawn"),
                 shuffle=shuffle,
             )
         )
 
 
 def make_predictive(
-    xs: Any, thetas: Any, replicates: Any, *, shuffle: bool = True
+    xs: Any, thetas: Any, replicates: Any, *, drawn: Any = None, shuffle: bool = True
 ) -> Draws:
     """Return the data side: bags of data, with parameters as the condition.
 
@@ -331,6 +330,8 @@ def make_predictive(
             not be one of the draws that the parameter side looks at, but it may be a
             random member of the whole bag, true parameter included.
         replicates: Data simulated from θ', with shape ``(M, n, …)``.
+        drawn: Which θ' the posterior drew, with shape ``(n,)``; `None` for all. The
+            true parameter may stand in for the others.
         shuffle: Whether to shuffle the replicates at each x.
 
     Raises:
@@ -356,8 +357,16 @@ def make_predictive(
     ):
         check_finite(values, name)
     check_randomness(replicates if len(replicates) > 1 else [xs, *replicates])
+    if drawn is not None:
+        drawn = torch.as_tensor(drawn).cpu().bool()
+        if drawn.shape != (len(xs),):
+            raise ValueError(
+                f"drawn: expected shape ({len(xs)},), one entry for each x that has "
+                f"replicates, got {tuple(drawn.shape)}."
+            )
     flat = replicates.reshape(*replicates.shape[:2], -1)
-    return Draws(xs.reshape(len(xs), -1), thetas, flat, shuffle=shuffle)
+    xs = xs.reshape(len(xs), -1)
+    return Draws(xs, thetas, flat, drawn=drawn, shuffle=shuffle)
 
 
 def check_randomness(rounds: Sequence[Tensor] | Tensor) -> None:

@@ -102,7 +102,7 @@ def run_colt(
         thetas=thetas,
         xs=xs,
         num_simulations=0,  # the pairs are there
-        num_posterior_samples=num_posterior_samples if simulator is None else 0,
+        num_posterior_samples=num_posterior_samples,
         seed=seed,
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,
@@ -110,6 +110,7 @@ def run_colt(
         device=device,
         num_replicates=check_integer("num_replicates", num_replicates, least=1),
         num_replicated_pairs=num_replicated_pairs,
+        parameter_side=simulator is None,
         **sampling,
     )
     _check_enough(len(draws.predictive or draws), config.train_fraction)

@@ -79,7 +79,7 @@ def test_too_few_pairs_are_named(good, generator):
 
 @pytest.mark.parametrize("number", [0, -3])
 def test_no_draws_are_named(good, generator, number):
-    with pytest.raises(ValueError, match="num_samples: expected an integer >= 1"):
+    with pytest.raises(ValueError, match="num_posterior_samples: expected an"):
         run_colt(*simulate(50, generator), good, number, seed=0)
 
 

@@ -28,18 +28,26 @@ __all__ = ["Cost", "DiagnosticReport", "overall_p_value"]
 
 @dataclass(frozen=True)
 class Cost:
-    """What a report cost: pairs, draws per x, and seconds by step.
+    """What a report cost.
 
-    The number of replicates is that of `DiagnosticReport.replicates`.
+    Args:
+        num_simulations: Pairs of a true parameter and its x.
+        num_posterior_samples: Posterior draws for each x.
+        seconds: Seconds by step.
+        num_spent: All simulations that the run spent: those of pairs and of replicates,
+            those that failed, and the trial calls that find out how the simulator is
+            called. It is 0 where pairs and replicates were made elsewhere.
     """
 
     num_simulations: int
     num_posterior_samples: int
     seconds: Mapping[str, float]
+    num_spent: int = 0
 
     def __post_init__(self):
         check_integer("num_simulations", self.num_simulations, least=1)
         check_integer("num_posterior_samples", self.num_posterior_samples, least=0)
+        check_integer("num_spent", self.num_spent, least=0)
         for step, value in self.seconds.items():
             check_number(f"seconds of {step}", value, "at least 0", lambda v: v >= 0)
 
@@ -139,10 +147,30 @@ class DiagnosticReport:
 
     @property
     def num_replicates(self) -> int:
-        """Simulations that the data side asked for, those of dropped pairs included."""
+        """Replicates that the data side asked for, those of dropped pairs included."""
         if self.replicates is None:
             return 0
         return len(self.replicates.mask) * self.replicates.num_posterior_samples
+
+    @property
+    def num_drawn(self) -> int:
+        """Bags of the data side that test the posterior.
+
+        At the others θ' is the true parameter: the posterior could not be sampled
+        there, or chance chose the true parameter among the members of the bag.
+        """
+        return 0 if self.replicates is None else self.replicates.num_drawn
+
+    @property
+    def failed_share(self) -> float | None:
+        """Share of the θ' at which the simulator fails again and again.
+
+        Parameters that the posterior draws where the simulator cannot work are a
+        finding of their own. `None` without a data side.
+        """
+        if self.replicates is None:
+            return None
+        return float((~self.replicates.mask).double().mean())
 
     @property
     def sides(self) -> dict[str, CoLTResult]:
@@ -298,10 +326,13 @@ class DiagnosticReport:
             "trend": None if self.trend is None else vars(self.trend),
             "parameters": list(self.names),
             "detectable_distance": self.detectable,
+            "num_drawn": self.num_drawn,
+            "failed_share": self.failed_share,
             "cost": {
                 "num_simulations": self.cost.num_simulations,
                 "num_posterior_samples": self.cost.num_posterior_samples,
                 "num_replicates": self.num_replicates,
+                "num_spent": self.cost.num_spent,
                 "seconds": dict(self.cost.seconds),
             },
             "seed": self.seed,

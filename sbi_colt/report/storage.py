@@ -67,6 +67,8 @@ def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
     if report.replicates is not None:
         names = (*_DRAWS, "mask", "index")
         own = {name: getattr(report.replicates, name) for name in names}
+        if report.replicates.drawn is not None:
+            own["drawn"] = report.replicates.drawn
         tensors |= prefixed("replicates", own)
     save_file(path, header, tensors)
 

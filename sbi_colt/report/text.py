@@ -45,9 +45,14 @@ _STATES = {
     ("shift", 1): "too high",
     ("shift", -1): "too low",
 }
+_REGIONS = "the largest difference, over all regions that the probes looked at, between"
 _DISTANCE = (
-    "the largest difference, over all regions that the probes looked at, between the "
-    "share of true parameters and the share of posterior draws in the region"
+    f"{_REGIONS} the share of true parameters and the share of posterior draws in the "
+    "region"
+)
+_DATA_DISTANCE = (
+    f"{_REGIONS} the share of observations in the region and the share of replicates, "
+    "which are data simulated from a posterior draw"
 )
 _PROBE = (
     "A probe is a function that gives each parameter a number, such as its distance "
@@ -281,6 +286,12 @@ def _what_is_wrong(report: DiagnosticReport) -> Iterator[str]:
         wrong = ["it discards information in x", *wrong]
     if wrong:
         yield "What is wrong: " + "; ".join(wrong) + "."
+    elif _only_data(report):
+        yield (
+            "What is wrong: parameters drawn from the posterior do not explain the x "
+            "that they were drawn for. The posterior discards information in x, or it "
+            "is in the wrong place. Which parameters are wrong was not looked for."
+        )
     else:
         yield (
             "What is wrong: no simple error, such as a wrong width or a shift, was "
@@ -295,7 +306,13 @@ def _what_is_wrong(report: DiagnosticReport) -> Iterator[str]:
         )
     if report.trend is not None:
         yield "Where: " + _where(report, report.trend)
-    yield "What to do: " + (_USE_X if discards else advise(report.findings))
+    use_x = discards or _only_data(report)
+    yield "What to do: " + (_USE_X if use_x else advise(report.findings))
+
+
+def _only_data(report: DiagnosticReport) -> bool:
+    """Return whether there were no posterior draws to test parameters with."""
+    return report.cost.num_posterior_samples == 0
 
 
 def _discards_information(report: DiagnosticReport) -> bool:
@@ -334,21 +351,26 @@ def _how_wrong(report: DiagnosticReport) -> str:
     together = "Both bounds hold together" if len(sides) > 1 else "The bound holds"
     return (
         f"How wrong: {'; '.join(parts)}. {together} with "
-        f"{leading.config.confidence:.0%} confidence. {_explained(report)} {_PROBE}. "
+        f"{leading.config.confidence:.0%} confidence. {_explained(report)} "
         f"The probe {leading.leading.name!r} found the largest difference."
     )
 
 
 def _explained(report: DiagnosticReport) -> str:
     """Return what the distances of this report are."""
+    half = "at least half of such a distance is misplaced posterior mass."
+    if "colt" not in report.sides:
+        return (
+            f"The distance is {_DATA_DISTANCE}; what chance makes is subtracted, and "
+            f"{half} {_PROBE.replace('parameter', 'observation')}."
+        )
     text = f"The distance is {_DISTANCE}; what chance makes is subtracted."
     if "predictive" in report.sides:
         text += (
             " On the data side, observations are compared with data that were "
-            "simulated from a posterior draw; at least half of such a distance is "
-            "misplaced posterior mass."
+            f"simulated from a posterior draw; {half}"
         )
-    return text
+    return f"{text} {_PROBE}."
 
 
 def _beside(report: DiagnosticReport) -> Iterator[str]:
@@ -372,12 +394,25 @@ def _beside(report: DiagnosticReport) -> Iterator[str]:
             "posterior that discards information can pass every test of parameters, "
             "however wide it is. diagnose(…, simulator=simulator) tests it."
         )
-    lost = 0 if report.replicates is None else int((~report.replicates.mask).sum())
-    if lost:
-        share = lost / len(report.replicates.mask) if report.replicates else 0
+    if _only_data(report):
         yield (
-            f"Simulator: it fails at {share:.0%} of the parameters that the posterior "
-            "draws. The data side leaves their pairs out."
+            "Not tested: parameters. The data side does not see errors in parameters, "
+            "or in combinations of them, that x does not inform. diagnose with the "
+            "default methods tests them too, with many posterior draws for each x."
+        )
+    if report.replicates is None:
+        return
+    if report.num_drawn < len(report.replicates):
+        yield (
+            f"Data side: {report.num_drawn} of {len(report.replicates)} bags test the "
+            "posterior. In the other bags the true parameter stands in for a posterior "
+            "draw, because the posterior could not be sampled there or by chance. They "
+            "keep the p-value exact, but say nothing about the posterior."
+        )
+    if report.failed_share:
+        yield (
+            f"Simulator: it fails at {percent(report.failed_share)} of the parameters "
+            "that the posterior draws. The data side leaves their pairs out."
         )
 
 
@@ -404,6 +439,11 @@ def _cost(report: DiagnosticReport) -> str:
             f"{len(report.replicates.mask)} xs, "
         )
     text += f"{sum(cost.seconds.values()):.1f} seconds."
+    if cost.num_spent:
+        text += (
+            f" The run spent {cost.num_spent} simulations in all, with those that "
+            "failed and a few trials of how the simulator is called."
+        )
     if report.detectable is not None:
         text += (
             f" With this number of pairs an error that misplaces less than about "

@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -33,7 +33,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.arrays import as_tensor, check_finite, in_one_precision
-from sbi_colt.checks import check_integer, checked_device
+from sbi_colt.checks import check_integer, checked_device, warn_caller
 from sbi_colt.draws import Draws, clean_pairs
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, generator_from, resolve_seed
@@ -44,9 +44,11 @@ from sbi_colt.sampling.options import RunOptions
 from sbi_colt.sampling.pairs import find_simulator, make_pairs
 from sbi_colt.sampling.pool import PosteriorSamples, SamplingError
 from sbi_colt.sampling.replicates import (
+    FEWEST,
     ReplicateOptions,
     choose_pairs,
     draws_of_posterior,
+    num_replicated,
     replicate,
 )
 from sbi_colt.sampling.simulator import Simulator
@@ -54,11 +56,13 @@ from sbi_colt.sampling.simulator import Simulator
 __all__ = [
     "PosteriorSamples",
     "SamplingError",
+    "Spent",
     "add_data_side",
     "draw",
     "draw_at_pairs",
     "draw_posterior_samples",
     "make_draws",
+    "ready_pairs",
     "run_seed",
     "sample_posterior",
 ]
@@ -138,13 +142,14 @@ def make_draws(
     show_progress_bar: bool,
     num_replicates: int = 0,
     num_replicated_pairs: int | None = None,
+    parameter_side: bool = True,
     **options: Any,
-) -> tuple[Draws, dict[str, float]]:
-    """Return draws at pairs that are handed in or simulated, and the seconds by step.
+) -> tuple[Draws, Spent]:
+    """Return draws at pairs that are handed in or simulated, and what they cost.
 
     This is the first half of every front door; the arguments are those of `diagnose`.
-    Without posterior samples (``num_posterior_samples=0``) only the data side is made,
-    from one draw at each x that gets replicates.
+    Without a ``parameter_side`` only the data side is made: just the pairs that get
+    replicates are simulated, and the posterior is drawn from once at each of them.
     """
     device = checked_device(device)  # before the simulations
     common = {
@@ -153,28 +158,100 @@ def make_draws(
         "show_progress_bar": show_progress_bar,
     }
     clock = Clock()
-    known = find_simulator(simulator, prior, thetas, seed)
+    before = simulator.num_spent if isinstance(simulator, Simulator) else 0
     how = ReplicateOptions(
-        num_replicates if known is not None else 0,
+        num_replicates,
         num_replicated_pairs,
         checkpoint=options.get("checkpoint"),
         checkpoint_name=options.get("checkpoint_name"),
         **common,
     )
-    thetas, xs = make_pairs(prior, known, thetas, xs, num_simulations, **common)
+    known, thetas, xs, number = ready_pairs(
+        prior,
+        simulator,
+        thetas,
+        xs,
+        num_simulations,
+        num_posterior_samples,
+        num_replicated_pairs,
+        parameter_side,
+        **common,
+    )
+    how = replace(how, num_replicated_pairs=number)
     clock.add("simulation")
-    if num_posterior_samples == 0 and known is not None:
+    if known is not None and not parameter_side:
         draws = draw_for_data_side(posterior, thetas, xs, known, how, device, **options)
         clock.add("sampling and replicates")
-        return draws, clock.seconds
-    draws = draw_at_pairs(
-        posterior, thetas, xs, num_posterior_samples, device=device, **common, **options
+    else:
+        sampling = {"device": device, **common, **options}
+        draws = draw_at_pairs(posterior, thetas, xs, num_posterior_samples, **sampling)
+        clock.add("sampling")
+        if known is not None and how.num_replicates:
+            draws = add_data_side(draws, thetas, xs, known, how)
+            clock.add("replicates")
+    num_spent = 0 if known is None else known.num_spent - before
+    return _with_enough_drawn(draws), Spent(clock.seconds, num_spent)
+
+
+def ready_pairs(
+    prior: Any,
+    simulator: Any,
+    thetas: Any,
+    xs: Any,
+    num_simulations: int,
+    num_posterior_samples: int,
+    num_replicated_pairs: int | None,
+    parameter_side: bool,
+    *,
+    seed: int,
+    **simulation: Any,
+) -> tuple[Simulator | None, Any, Any, int | None]:
+    """Return simulator, parameters, data and the number of pairs that get replicates.
+
+    Where only the data side is wanted, only those pairs are simulated: as many as the
+    user asks for, or as many as ``num_simulations`` pairs would have beside a parameter
+    side. The arguments are those of `make_draws`.
+    """
+    check_integer("num_posterior_samples", num_posterior_samples, least=1)
+    if not parameter_side and thetas is None:
+        check_integer("num_simulations", num_simulations, least=1)
+        num_simulations = num_replicated_pairs or num_replicated(num_simulations)
+        num_replicated_pairs = num_simulations
+    known = find_simulator(simulator, prior, thetas, seed)
+    pairs = make_pairs(
+        prior, known, thetas, xs, num_simulations, seed=seed, **simulation
     )
-    clock.add("sampling")
-    if known is not None and how.num_replicates:
-        draws = add_data_side(draws, thetas, xs, known, how)
-        clock.add("replicates")
-    return draws, clock.seconds
+    return known, *pairs, num_replicated_pairs
+
+
+def _with_enough_drawn(draws: Draws) -> Draws:
+    """Return draws without a data side that has too few draws of the posterior."""
+    data = draws.predictive
+    if data is None or data.num_drawn >= FEWEST:
+        return draws
+    text = (
+        f"posterior: only {data.num_drawn} of {len(data.mask)} bags on the data side "
+        f"have a draw of the posterior and its replicates; at least {FEWEST} are "
+        "needed. Use more pairs (num_simulations, num_replicated_pairs), more "
+        "posterior draws per x, or more time."
+    )
+    if draws.num_posterior_samples == 0:
+        raise SamplingError(text)
+    warn_caller(f"{text} The data side is left out.")
+    return draws.with_predictive(None)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What draws cost.
+
+    Args:
+        seconds: Seconds by step.
+        num_simulations: Simulations, trial calls and failures included.
+    """
+
+    seconds: dict[str, float]
+    num_simulations: int
 
 
 class Clock:
@@ -208,10 +285,11 @@ def add_data_side(
         thetas, xs, mask = clean_pairs(thetas, xs)
     chosen = choose_pairs(len(thetas), how)
     places = mask.cpu().nonzero().flatten()[chosen]  # among the pairs handed in
-    bags = draws_of_posterior(draws, places, thetas[chosen.to(thetas.device)], how.seed)
-    bags = bags.to(thetas.dtype)  # the simulator gets θ' in the precision of θ*
+    here = chosen.to(thetas.device)
+    primes, drawn = draws_of_posterior(draws, places, thetas[here], how.seed)
+    primes = primes.to(thetas.dtype)  # the simulator gets θ' in the precision of θ*
     return draws.with_predictive(
-        replicate(simulator, xs[chosen.to(xs.device)].to(bags.device), bags, how)
+        replicate(simulator, xs[here].to(primes.device), primes, how, drawn)
     )
 
 
@@ -246,7 +324,7 @@ def draw_for_data_side(
         complete, result.samples[0].to(pairs.thetas), pairs.thetas[chosen]
     )
     return pairs.with_predictive(
-        replicate(simulator, pairs.xs[chosen], of_posterior, how)
+        replicate(simulator, pairs.xs[chosen], of_posterior, how, result.mask)
     )
 
 

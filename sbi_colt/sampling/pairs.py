@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -233,14 +234,20 @@ def simulate_at(
         )
         for start in range(0, len(thetas), size)
     )
-    yield from in_parallel(_simulate_block, tasks, num_workers)
+    for *block, spent in in_parallel(_simulate_block, tasks, num_workers):
+        simulator.num_spent += spent
+        yield tuple(block)
 
 
 def _simulate_block(
     simulator: Simulator, thetas: Tensor, start: int, seed: int
-) -> tuple[int, list[Tensor | None], list[str]]:
+) -> tuple[int, list[Tensor | None], list[str], int]:
+    """Return what `simulate_at` yields, and the number of simulations spent."""
+    simulator = copy.copy(simulator)  # in this process or another, it counts for itself
+    simulator.num_spent = 0
     with isolated_rng(generator_from(seed, "simulate")):
-        return start, *simulator(thetas)
+        outputs, errors = simulator(thetas)
+    return start, outputs, errors, simulator.num_spent
 
 
 def _failure_message(num_kept: int, num_tried: int, errors: list[str]) -> str:

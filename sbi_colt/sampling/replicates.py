@@ -8,7 +8,8 @@ independent. "One of the K draws" would not do.
 
 *Nothing is selected.* An x at which the posterior could not be sampled keeps its true
 parameter as θ', which is right for every q: no x is lost because of q, and the p-value
-stays exact. Where a simulation fails, it is made again *at the same θ'*: x is finite by
+stays exact. Such a bag says nothing about q, so ``drawn`` of the data side tells which
+bags do. Where a simulation fails, it is made again *at the same θ'*: x is finite by
 selection, so its replicates have to be. A θ' at which the simulator fails again and
 again loses its pair. That depends on θ' alone, which is harmless here. Never is another
 θ' drawn in its place.
@@ -36,14 +37,21 @@ from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.pairs import simulate_at
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
-__all__ = ["ReplicateOptions", "choose_pairs", "draws_of_posterior", "replicate"]
+__all__ = [
+    "FEWEST",
+    "ReplicateOptions",
+    "choose_pairs",
+    "draws_of_posterior",
+    "num_replicated",
+    "replicate",
+]
 
 # A θ' at which fewer than M of this many times M simulations succeed loses its pair.
 _MAX_ROUNDS = 4
 # By default a tenth of the pairs have replicates, but at least this many.
 _MIN_REPLICATED = 50
-# Fewer pairs than this cannot be split into training and test pairs.
-_FEWEST = 20
+# Fewer bags than this say nothing once they are split into training and test bags.
+FEWEST = 20
 
 
 @dataclass(frozen=True)
@@ -75,23 +83,30 @@ class ReplicateOptions:
             check_integer("num_replicated_pairs", self.num_replicated_pairs, least=1)
 
 
+def num_replicated(num_pairs: int) -> int:
+    """Return how many of the pairs get replicates if the user does not say.
+
+    Example:
+        >>> num_replicated(1000), num_replicated(200), num_replicated(30)
+        (100, 50, 30)
+    """
+    return min(num_pairs, max(_MIN_REPLICATED, num_pairs // 10))
+
+
 def choose_pairs(num_pairs: int, options: ReplicateOptions) -> Tensor:
     """Return the positions of the pairs that get replicates, with shape ``(n,)``.
 
     They are chosen at random: the caller may have sorted the pairs by x.
     """
-    number = options.num_replicated_pairs
-    if number is None:
-        number = max(_MIN_REPLICATED, num_pairs // 10)
     generator = generator_from(options.seed, "replicated pairs")
     order = torch.randperm(num_pairs, generator=generator)
-    return order[: min(number, num_pairs)]
+    return order[: options.num_replicated_pairs or num_replicated(num_pairs)]
 
 
 def draws_of_posterior(
     draws: Draws, places: Tensor, thetas: Tensor, seed: int
-) -> Tensor:
-    """Return a random member of the whole bag of each chosen pair, ``(n, d)``.
+) -> tuple[Tensor, Tensor]:
+    """Return a random member of the whole bag of each chosen pair.
 
     Args:
         draws: The parameter side.
@@ -99,6 +114,9 @@ def draws_of_posterior(
         thetas: Their true parameters, with shape ``(n, d)``. They stand in where the
             posterior could not be sampled.
         seed: Seed of the run.
+
+    Returns:
+        The members, ``(n, d)``, and which of them the posterior drew, ``(n,)``.
     """
     rows = torch.full((len(draws.mask),), -1)
     rows[draws.index] = torch.arange(len(draws))
@@ -106,13 +124,18 @@ def draws_of_posterior(
     size = draws.num_posterior_samples + 1
     generator = generator_from(seed, "members of bags")
     members = torch.randint(size, rows.shape, generator=generator)
-    is_draw = ((rows >= 0) & (members > 0)).to(draws.thetas.device)
+    drawn = (rows >= 0) & (members > 0)
     picked = draws.samples[(members - 1).clamp_min(0), rows]
-    return torch.where(is_draw.unsqueeze(1), picked, thetas.to(draws.thetas))
+    here = drawn.to(picked.device).unsqueeze(1)
+    return torch.where(here, picked, thetas.to(picked)), drawn
 
 
 def replicate(
-    simulator: Simulator, xs: Tensor, thetas: Tensor, options: ReplicateOptions
+    simulator: Simulator,
+    xs: Tensor,
+    thetas: Tensor,
+    options: ReplicateOptions,
+    drawn: Tensor | None = None,
 ) -> Draws:
     """Simulate M replicates at each θ', and return the data side.
 
@@ -121,6 +144,7 @@ def replicate(
         xs: Observations, finite, with shape ``(n, …)``.
         thetas: One θ' for each x, with shape ``(n, d)``.
         options: How many, and how.
+        drawn: Which θ' the posterior drew, with shape ``(n,)``; `None` for all.
 
     Returns:
         Draws with the roles swapped; ``mask`` tells which of the n pairs were kept.
@@ -155,8 +179,12 @@ def replicate(
     check_randomness(simulated)
     here = kept.to(xs.device)
     xs, thetas = xs[here], thetas[here]
-    replicates = simulated[:number].reshape(number, *xs.shape)
-    data = make_predictive(xs, thetas, replicates.to(xs.device))
+    data = make_predictive(
+        xs,
+        thetas,
+        simulated[:number].reshape(number, *xs.shape).to(xs.device),
+        drawn=None if drawn is None else drawn[index],
+    )
     return replace(data, mask=kept, index=index)
 
 
@@ -221,10 +249,10 @@ def _checkpoint(
 def _report_failures(kept: Tensor, errors: list[str]) -> None:
     lost, total = int((~kept).sum()), len(kept)
     said = f"; the first error was: {errors[0]}" if errors else ""
-    if total - lost < min(_FEWEST, total):
+    if total - lost < min(FEWEST, total):
         raise SimulationError(
             f"simulator: it failed at {lost} of {total} parameters that the posterior "
-            f"drew{said}. The data side needs at least {_FEWEST} pairs: mend the "
+            f"drew{said}. The data side needs at least {FEWEST} pairs: mend the "
             "simulator, or leave the data side out (num_replicates=0)."
         )
     if errors:

@@ -50,6 +50,7 @@ class Simulator:
         self.function = function
         self.is_numpy = is_numpy
         self.is_batched = False
+        self.num_spent = 0  # simulations so far: trials and failures count
         self._find_convention(prior)
 
     def __call__(self, thetas: Tensor) -> tuple[list[Tensor | None], list[str]]:
@@ -132,6 +133,7 @@ class Simulator:
             return None, _described(raised)
 
     def _output(self, thetas: Tensor) -> Tensor:
+        self.num_spent += len(thetas) if thetas.ndim == 2 else 1
         thetas = thetas.clone()
         output = self.function(thetas.numpy() if self.is_numpy else thetas)
         return as_output(output, "simulator", "an array of data").clone()

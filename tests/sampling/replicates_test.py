@@ -2,11 +2,22 @@
 
 import pytest
 import torch
-from stand_ins import PRIOR
+from stand_ins import PRIOR, simulate
+from torch import Tensor
 
-from sbi_colt import Draws, diagnose, draw_posterior_samples, run_colt
+from sbi_colt import (
+    CoLTConfig,
+    DiagnosticReport,
+    Draws,
+    compare,
+    diagnose,
+    draw,
+    draw_posterior_samples,
+    run_colt,
+)
 from sbi_colt.draws import check_randomness, make_predictive
-from sbi_colt.sampling.draw import add_data_side, make_draws
+from sbi_colt.report.text import percent
+from sbi_colt.sampling.draw import SamplingError, add_data_side, make_draws
 from sbi_colt.sampling.pairs import find_simulator
 from sbi_colt.sampling.replicates import (
     ReplicateOptions,
@@ -17,6 +28,7 @@ from sbi_colt.sampling.replicates import (
 from sbi_colt.sampling.simulator import SimulationError
 
 QUIET = {"show_progress_bar": False}
+QUICK = CoLTConfig(probes=("mahalanobis",), data_probes=("mahalanobis",))
 
 
 def simulator(thetas):
@@ -83,16 +95,19 @@ def test_theta_is_any_member_of_the_bag():
     thetas, samples = torch.zeros(2000, 1), torch.ones(1, 2000, 1)
     xs = torch.randn(2000, 1, generator=torch.Generator().manual_seed(0))
     draws = Draws(thetas, xs, samples)
-    found = draws_of_posterior(draws, torch.arange(2000), thetas, seed=0)
+    found, drawn = draws_of_posterior(draws, torch.arange(2000), thetas, seed=0)
     assert 930 <= int(found.sum()) <= 1070
+    assert torch.equal(found[:, 0] == 1, drawn)
 
 
 def test_true_parameters_stand_in_where_there_are_no_draws():
     xs = torch.randn(30, 1, generator=torch.Generator().manual_seed(0))
     draws = Draws(torch.zeros(30, 1), xs, torch.ones(999, 30, 1))
     kept = draws.select(torch.arange(10, 30))
-    found = draws_of_posterior(kept, torch.arange(30), torch.full((30, 1), 7.0), 0)
+    given = torch.full((30, 1), 7.0)
+    found, drawn = draws_of_posterior(kept, torch.arange(30), given, seed=0)
     assert (found[:10] == 7).all()
+    assert not drawn[:10].any()
     assert int((found[10:] == 1).sum()) >= 18
 
 
@@ -267,9 +282,232 @@ def test_the_data_side_alone_takes_one_draw_per_x():
     assert asked == [(1, 50), (2, 2), (2, 2)]  # the last two look for a fixed seed
     assert list(report) == ["predictive"]
     assert report.cost.num_posterior_samples == 0
-    assert "Cost: 200 pairs of a true parameter and its x, 450 more" in str(
+    assert "Cost: 50 pairs of a true parameter and its x, 450 more" in str(
         report
     ).replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 100),
+        ({"num_simulations": 200}, 50),
+        ({"num_simulations": 30}, 30),
+        ({"num_replicated_pairs": 70}, 70),
+        ({"num_simulations": 40, "num_replicated_pairs": 60}, 60),
+    ],
+)
+def test_the_data_side_alone_simulates_just_the_pairs_that_it_uses(options, expected):
+    asked, simulated = [], []
+
+    def q(xs, num):
+        asked.append(len(xs))
+        return posterior(xs, num)
+
+    def counted(thetas):
+        simulated.append(len(thetas))
+        return simulator(thetas)
+
+    options = {"methods": ("predictive",), "config": QUICK, "seed": 0, **options}
+    report = diagnose(q, PRIOR, counted, **options, **QUIET)
+    assert report.cost.num_simulations == expected
+    assert asked[0] == expected
+    assert report.replicates is not None
+    assert len(report.replicates) == expected
+    both = compare({"a": q, "b": q}, PRIOR, simulator, **options, **QUIET)
+    for name in both:
+        assert both[name].cost.num_simulations == expected
+        assert both[name].cost.num_posterior_samples == 0
+    # Ten for each pair, and the trials of how the simulator is called.
+    assert 0 < sum(simulated) - 10 * expected < 30
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_every_simulation_is_counted(num_workers, tmp_path):
+    """Each call leaves a byte in a file, in this process or in another."""
+    path = tmp_path / "calls"
+
+    def counted(theta):
+        assert theta.ndim == 1
+        with open(path, "ab") as file:
+            file.write(b"x")
+        x = theta + torch.randn(2)
+        return x if x[0] < 1 else x * torch.nan
+
+    with pytest.warns(UserWarning, match="failed"):
+        report = diagnose(
+            posterior,
+            PRIOR,
+            counted,
+            num_simulations=60,
+            num_posterior_samples=20,
+            methods=("predictive", "sbc"),
+            config=QUICK,
+            seed=0,
+            num_workers=num_workers,
+            **QUIET,
+        )
+    trials_of_batches = report.cost.num_spent - path.stat().st_size
+    assert 0 <= trials_of_batches < 30  # refused by the first line
+    assert report.cost.num_spent > 60 + 450 + 50
+    report.save(tmp_path / "report.npz")
+    assert DiagnosticReport.load(tmp_path / "report.npz").cost == report.cost
+    assert f"spent {report.cost.num_spent} simulations" in words(report)
+    assert report.to_dict()["cost"]["num_spent"] == report.cost.num_spent
+
+
+def unsure(xs, num):
+    """The posterior where x[0] < 0.5; it cannot be sampled elsewhere."""
+    draws = posterior(xs, num)
+    return torch.where(xs[:, :1] < 0.5, draws, torch.nan)
+
+
+def left_out(**options):
+    """A report on a posterior that cannot be sampled at some of the xs."""
+    given = {"num_simulations": 60, "num_posterior_samples": 20, "max_lost": 1.0}
+    given |= {"methods": ("predictive", "sbc"), "config": QUICK, "seed": 0, **QUIET}
+    with pytest.warns(UserWarning, match="could not be sampled|is left out"):
+        return diagnose(unsure, PRIOR, simulator, **{**given, **options})
+
+
+@pytest.mark.parametrize("methods", [("predictive",), ("predictive", "sbc")])
+def test_bags_that_test_the_posterior_are_counted(methods, tmp_path):
+    report = left_out(methods=methods)
+    data = report.replicates
+    assert data is not None
+    sampled = data.thetas[:, 0] < 0.5
+    share = 1 if len(methods) == 1 else 20 / 21  # or chance chose the true parameter
+    assert share * int(sampled.sum()) - 8 < report.num_drawn <= int(sampled.sum())
+    assert len(data) == 50
+    assert not data.drawn[~sampled].any()
+    assert f"{report.num_drawn} of 50 bags test the posterior" in words(report)
+    assert report.to_dict()["num_drawn"] == report.num_drawn
+    report.save(tmp_path / "report.npz")
+    assert words(DiagnosticReport.load(tmp_path / "report.npz")) == words(report)
+
+
+@pytest.mark.parametrize("methods", [("predictive",), ("predictive", "sbc")])
+def test_true_parameters_stand_in_where_the_posterior_cannot_be_sampled(methods):
+    """Their xs stay in the data side: without them x would be selected because of q."""
+    data = left_out(methods=methods, num_replicated_pairs=60).replicates
+    assert data is not None
+    assert data.mask.all()
+    pairs = simulate(simulator, 60)  # the same seed: the same pairs
+    thetas, xs = map(Tensor.tolist, pairs)
+    truths = {tuple(x): theta for theta, x in zip(thetas, xs, strict=True)}
+    stand_in = data.thetas[:, 0] >= 0.5
+    assert 5 < int(stand_in.sum()) < 55
+    for x, prime in zip(data.thetas[stand_in], data.xs[stand_in], strict=True):
+        assert prime.tolist() == truths[tuple(x.tolist())]
+
+
+def test_a_data_side_of_few_draws_is_left_out():
+    report = left_out(num_replicated_pairs=22)
+    assert list(report) == ["sbc"]
+    assert report.replicates is None
+    with (
+        pytest.warns(UserWarning, match="could not be sampled"),
+        pytest.raises(SamplingError, match="of 22 bags on the data side have a draw"),
+    ):
+        diagnose(
+            unsure,
+            PRIOR,
+            simulator,
+            num_replicated_pairs=22,
+            methods=("predictive",),
+            max_lost=1.0,
+            seed=0,
+            **QUIET,
+        )
+
+
+def test_a_data_side_that_one_posterior_lacks_is_left_out_for_all():
+    with pytest.warns(UserWarning, match="could not be sampled|is left out"):
+        comparison = compare(
+            {"unsure": unsure, "sure": posterior},
+            PRIOR,
+            simulator,
+            num_simulations=60,
+            num_posterior_samples=20,
+            num_replicated_pairs=22,
+            methods=("colt", "predictive"),
+            config=QUICK,
+            max_lost=1.0,
+            seed=0,
+            **QUIET,
+        )
+    assert list(comparison.sides) == ["colt"]
+
+
+def test_the_share_of_parameters_that_cannot_be_simulated_is_reported():
+    """The posterior draws parameters above 2, which the prior hardly has."""
+
+    def fails(thetas):
+        return torch.where(thetas[:, :1] > 2, torch.nan, simulator(thetas))
+
+    def too_wide(xs, num):
+        return xs / 2 + 2 * torch.randn(num, *xs.shape)
+
+    with pytest.warns(UserWarning, match="failed"):
+        report = diagnose(
+            too_wide,
+            PRIOR,
+            fails,
+            num_simulations=80,
+            num_posterior_samples=20,
+            methods=("predictive", "sbc"),
+            num_replicated_pairs=80,
+            config=QUICK,
+            seed=0,
+            **QUIET,
+        )
+    assert report.replicates is not None
+    lost = 80 - len(report.replicates)
+    assert 4 <= lost <= 30  # about 17%
+    assert report.failed_share == lost / 80
+    assert report.to_dict()["failed_share"] == lost / 80
+    assert f"fails at {percent(lost / 80)} of the parameters" in words(report)
+
+
+def test_a_report_on_data_alone_claims_nothing_about_parameters():
+    def prior_again(xs, num):
+        return torch.randn(num, *xs.shape)
+
+    report = diagnose(
+        prior_again, PRIOR, simulator, methods=("predictive",), seed=0, **QUIET
+    )
+    assert report.rejected
+    text = words(report)
+    assert "no simple error" not in text
+    assert "true parameters" not in text
+    assert "do not explain the x that they were drawn for" in text
+    assert "Not tested: parameters." in text
+    assert "make the posterior use x" in text
+
+
+def words(report):
+    return " ".join(str(report).split())
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.5])
+def test_a_wrong_number_of_draws_is_named_by_every_front_door(number):
+    thetas, xs = torch.zeros(60, 2), torch.zeros(60, 2)
+    given = {"num_posterior_samples": number, **QUIET}
+    both = {"a": posterior, "b": posterior}
+
+    def simulator(thetas):
+        raise AssertionError("the check comes before the work")
+
+    for call in (
+        lambda: draw(posterior, PRIOR, simulator, 60, number),
+        lambda: diagnose(posterior, PRIOR, simulator, **given),
+        lambda: compare(both, PRIOR, simulator, **given),
+        lambda: compare(both, PRIOR, simulator, methods=("predictive",), **given),
+        lambda: run_colt(thetas, xs, posterior, **given),
+        lambda: run_colt(thetas, xs, posterior, simulator=simulator, **given),
+    ):
+        with pytest.raises(ValueError, match="num_posterior_samples: expected an int"):
+            call()
 
 
 def test_run_colt_with_a_simulator_tests_the_data_side():
