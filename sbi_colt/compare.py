@@ -41,7 +41,7 @@ def compare(
     num_workers: int = 1,
     show_progress_bar: bool = True,
     checkpoint: str | os.PathLike | None = None,
-    num_replicates: int = 9,
+    num_replicates: int = 6,
     num_replicated_pairs: int | None = None,
     **sampling: Any,
 ) -> ComparisonReport:

@@ -42,7 +42,7 @@ def diagnose(
     device: str | torch.device = "cpu",
     num_workers: int = 1,
     show_progress_bar: bool = True,
-    num_replicates: int = 9,
+    num_replicates: int = 6,
     num_replicated_pairs: int | None = None,
     **sampling: Any,
 ) -> DiagnosticReport:
@@ -84,7 +84,7 @@ def diagnose(
         show_progress_bar: Whether to show progress.
         num_replicates: Simulations from each θ' on the data side, M; 0 for no data
             side. They come on top of ``num_simulations``.
-        num_replicated_pairs: Pairs that have replicates; by default a tenth of
+        num_replicated_pairs: Pairs that have replicates; by default 15% of
             ``num_simulations`` or of the pairs handed in, and at least 50: 900 more
             simulations for 1000 pairs.
         **sampling: Further options of `draw_posterior_samples`, such as

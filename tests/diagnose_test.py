@@ -63,8 +63,8 @@ def test_the_front_door_takes_a_prior_and_a_simulator():
     ]
     assert list(reports[0]) == ["colt", "predictive", "sbc", "tarp", "c2st"]
     assert reports[0]["colt"].num_test == 84
-    assert reports[0]["predictive"].num_posterior_samples == 9
-    assert reports[0].num_replicates == 450
+    assert reports[0]["predictive"].num_posterior_samples == 6
+    assert reports[0].num_replicates == 300
     for name in reports[0]:
         assert reports[0][name].p_value == reports[1][name].p_value
 

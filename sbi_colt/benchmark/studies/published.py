@@ -54,8 +54,7 @@ _BUDGETS: dict[str, dict[str, Any]] = {
     "large": {
         "num_simulations": 5000,
         "num_posterior_samples": 100,
-        "num_replicates": 9,
-        "num_replicated_pairs": 5000 // 9,
+        "num_replicated_pairs": 5000 // 6,
         "methods": ("colt", "predictive", "sbc", "tarp"),
     },
 }

@@ -13,16 +13,17 @@ def test_each_error_and_candidate_is_a_row_and_the_table_has_their_means(
 ):
     """The numbers are made up: only the second candidate ever finds an error."""
 
-    def measure(name, error, size, first, repetitions):
+    def measure(name, error, size, first, repetitions, candidates):
         found = (0.5, 0.4, 0.25) if error != "none" else (0.0, 0.1, 0.0)
         keys = [
-            PredictiveKey(name, error, size, features, label, repetitions)
-            for features, _, label in predictive._CANDIDATES[:2]
+            PredictiveKey(name, error, size, own.features, own.label, repetitions)
+            for own in candidates
         ]
         numbers = ((0.0, 0.1, 0.0), found)
         return [PredictiveRow(k, *n) for k, n in zip(keys, numbers, strict=True)]
 
     monkeypatch.setattr(predictive, "_measure", measure)
+    monkeypatch.setattr(predictive, "_CANDIDATES", predictive._CANDIDATES[:2])
     out = tmp_path / "new" / "predictive.csv"
     options = {"choice": False, "repetitions": 4, "jobs": 1, "quiet": True}
     options = Namespace(**options, out=out, command_line="this")
@@ -48,5 +49,5 @@ def test_a_posterior_blind_to_x_is_found_and_an_exact_one_is_not():
     exact = predictive._measure("linear", "none", 0.0, 0, 2)
     assert len(blind) == len(exact) == len(predictive._CANDIDATES)
     assert all(row.power == 1 for row in blind)
-    assert blind[-2].distance_lower > 0.2
+    assert blind[6].distance_lower > 0.2  # the four probes
     assert all(row.power <= 0.5 and row.distance_lower < 0.05 for row in exact)
