@@ -42,7 +42,8 @@ from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.run_colt import check_colt, run_colt
-from sbi_colt.sampling.draw import draw, draw_posterior_samples
+from sbi_colt.sampling.at_xs import draw_posterior_samples
+from sbi_colt.sampling.draw import draw
 
 __all__ = [
     "CoLT",

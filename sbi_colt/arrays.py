@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ __all__ = [
     "as_output",
     "as_tensor",
     "check_finite",
+    "check_samples",
+    "clean_pairs",
     "in_one_precision",
 ]
 
@@ -175,3 +178,73 @@ def check_finite(values: Tensor, name: str) -> None:
         f"first at index {bad.nonzero()[0].tolist()}; mend the posterior or simulator "
         "that made them, or leave their pairs out before the test."
     )
+
+
+def clean_pairs(
+    thetas: Any, xs: Any, stacklevel: int = 3
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Check pairs and drop those whose x has a NaN or an infinity, with a warning.
+
+    Args:
+        thetas: True parameters, with shape ``(N, d)``.
+        xs: Observations, with shape ``(N, …)``.
+        stacklevel: Whose line the warning names.
+
+    Returns:
+        Parameters and observations of the pairs kept, and the mask ``(N,)`` of them.
+    """
+    thetas = as_float_tensor(thetas, "thetas")
+    xs = as_float_tensor(xs, "xs").to(thetas.device)
+    _check_pairs(thetas, xs)
+    mask = xs.isfinite().reshape(len(xs), -1).all(dim=1)  # (N,)
+    dropped, total = int((~mask).sum()), len(mask)
+    if dropped == total:
+        raise ValueError(
+            f"xs: every one of the {total} observations has a NaN or an infinity; "
+            "nothing is left to test."
+        )
+    if dropped:
+        warnings.warn(
+            f"xs: dropped {dropped} of {total} pairs whose x has a NaN or an "
+            "infinity; `mask` says which ones were kept.",
+            stacklevel=stacklevel,
+        )
+    thetas, xs = thetas[mask], xs[mask]
+    check_finite(thetas, "thetas")
+    return thetas, xs, mask
+
+
+def _check_pairs(thetas: Tensor, xs: Tensor) -> None:
+    if thetas.ndim != 2:
+        raise ValueError(
+            f"thetas: expected shape (N, d), got {tuple(thetas.shape)}; "
+            "use thetas.reshape(-1, 1) for a single parameter."
+        )
+    num_pairs, dim = thetas.shape
+    if num_pairs == 0 or dim == 0:
+        raise ValueError(
+            "thetas: expected at least one pair and one parameter, "
+            f"got shape {tuple(thetas.shape)}."
+        )
+    if xs.ndim == 0 or len(xs) != num_pairs:
+        raise ValueError(
+            f"xs: expected {num_pairs} observations, one per row of thetas, "
+            f"got shape {tuple(xs.shape)}."
+        )
+    if xs[0].numel() == 0:
+        raise ValueError(f"xs: observations are empty, got shape {tuple(xs.shape)}.")
+
+
+def check_samples(samples: Tensor, num_pairs: int, dim: int) -> None:
+    if samples.ndim != 3 or samples.shape[1:] != (num_pairs, dim):
+        hint = ""
+        if samples.ndim == 3 and samples.shape[0] == num_pairs != samples.shape[1]:
+            hint = "; it looks transposed: use samples.transpose(0, 1)"
+        raise ValueError(
+            f"samples: expected shape (S, {num_pairs}, {dim}), as thetas has shape "
+            f"({num_pairs}, {dim}), got {tuple(samples.shape)}{hint}."
+        )
+    if samples.shape[0] == 0:
+        raise ValueError(
+            "samples: expected at least one posterior draw per x (S >= 1), got S = 0."
+        )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -28,9 +28,9 @@ from sbi_colt.draws import Draws
 from sbi_colt.files import load_file, prefixed, refused, save_file, unprefixed
 from sbi_colt.pair_keys import check_fresh
 from sbi_colt.probes import Probe
-from sbi_colt.probes.bags import Bags, BagStore, make_bags
-from sbi_colt.probes.coordinates import Coordinates, Scales
+from sbi_colt.probes.coordinates import Scales
 from sbi_colt.probes.networks import x_features
+from sbi_colt.probes.ranking import fit_all, rank_all, training_ranks, truth_first
 from sbi_colt.probes.training import History
 from sbi_colt.randomness import digest, generator_from, isolated_rng, resolve_seed
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
@@ -49,9 +49,6 @@ from sbi_colt.stats.uniformity import (
 __all__ = ["CoLT", "train_and_test"]
 
 _FORMAT = "sbi_colt.CoLT/2"
-# Members of each training bag that tell how much of q the worst ball holds.
-_NUM_BALL_MEMBERS = 201
-_BLOCK = 2**16  # members that are scored at once
 _NUM_CHANCE = 99  # re-drawings that tell how large a distance chance makes
 
 
@@ -139,14 +136,14 @@ class CoLT:
             own = generator_from(self.seed, "untrained", key)
             with isolated_rng(own), torch.no_grad():
                 truth = draws.place_truths(own)
-                bags, table = _rank_all(fixed, probes, draws, truth, scales, own)
+                bags, table = rank_all(fixed, probes, draws, truth, scales, own)
                 p_value = self._p_value(table, truth, own) if table else None
                 ranks = list(table.take(truth)) if table else []
-            _truth_first(bags, truth)
-            history = _fit_all(probes, bags, generator, show_progress_bar)
+            truth_first(bags, truth)
+            history = fit_all(probes, bags, generator, show_progress_bar)
             learned = [probe for probe in probes if not probe.is_fixed]
             with torch.no_grad():
-                more = _training_ranks(learned, bags, generator)
+                more = training_ranks(learned, bags, generator)
         by_name = dict(
             zip((p.name for p in [*fixed, *learned]), ranks + more, strict=True)
         )
@@ -172,7 +169,7 @@ class CoLT:
         generator = generator_from(self.seed, "test", digest(draws.thetas, draws.xs))
         with isolated_rng(generator), torch.no_grad():
             truth = draws.place_truths(generator)
-            _, table = _rank_all(self.probes, (), draws, truth, scales, generator)
+            _, table = rank_all(self.probes, (), draws, truth, scales, generator)
             assert table is not None
             p_value = self._p_value(table, truth, generator)
             chance = redraw_statistics(
@@ -393,91 +390,3 @@ def _check_draws(draws: Draws) -> None:
         raise TypeError(
             f"draws: expected Draws(thetas, xs, samples), got {type(draws).__name__}."
         )
-
-
-def _rank_all(
-    probes: Sequence[Probe],
-    keep_for: Sequence[Probe],
-    draws: Draws,
-    truth: Tensor,
-    scales: Scales,
-    generator: torch.Generator,
-) -> tuple[dict[Coordinates, Bags], RankTable | None]:
-    """Rank the members of all bags under each probe, in blocks of pairs.
-
-    Args:
-        probes: The probes that rank.
-        keep_for: Probes in whose coordinates the bags are returned.
-        draws: Pairs with their draws.
-        truth: The place of the truth in each bag.
-        scales: Scales of the training pairs.
-        generator: CPU generator that breaks ties.
-
-    Returns:
-        The bags, and the ranks of all members, or `None` if no probe ranks.
-    """
-    kinds: list[Coordinates] = [probe.coordinates for probe in (*probes, *keep_for)]
-    tables, store = [], BagStore(len(draws))
-    for rows in draws.blocks():
-        bags = make_bags(draws.bags(truth, rows), draws.xs[rows], scales, kinds)
-        if probes:
-            scores = [_scores(probe, bags[probe.coordinates]) for probe in probes]
-            tables.append(RankTable.of(scores, generator))
-        if keep_for:
-            store.fill(rows, bags)
-    return store.bags, RankTable.join(tables) if tables else None
-
-
-def _scores(probe: Probe, bags: Bags) -> Tensor:
-    scores = probe.eval()(bags)  # (n, K + 1)
-    if scores.isnan().any():
-        raise FloatingPointError(
-            f"The probe {probe.name!r} returned NaN scores; check the scale of xs and "
-            "thetas, or a custom embedding."
-        )
-    return scores
-
-
-def _truth_first(bags: dict[Coordinates, Bags], truth: Tensor) -> None:
-    """Put the truth first in every bag, in place, as training expects it."""
-    rows = torch.arange(len(truth), device=truth.device)
-    shared = next(iter(bags.values())).shared.values()
-    for values in (*(own.points for own in bags.values()), *shared):
-        first = values[rows, 0].clone()
-        values[rows, 0] = values[rows, truth]
-        values[rows, truth] = first
-
-
-def _fit_all(
-    probes: Sequence[Probe],
-    bags: dict[Coordinates, Bags],
-    generator: torch.Generator,
-    show_progress_bar: bool,
-) -> dict[str, History]:
-    """Fit the probes one after another; after Ctrl-C no other one is trained."""
-    history: dict[str, History] = {}
-    interrupted = False
-    for probe in probes:
-        if probe.is_trainable and interrupted:
-            history[probe.name] = History()
-            continue
-        own = probe.fit(bags[probe.coordinates], generator, show_progress_bar)
-        history[probe.name] = own
-        interrupted = interrupted or own.stopped == "interrupted"
-    return history
-
-
-def _training_ranks(
-    probes: Sequence[Probe],
-    bags: dict[Coordinates, Bags],
-    generator: torch.Generator,
-) -> list[Tensor]:
-    """Return the ranks of the training truths under each probe, each ``(N,)``."""
-    ranks = []
-    for probe in probes:
-        own = bags[probe.coordinates]
-        few = Bags(own.points[:, :_NUM_BALL_MEMBERS], own.xs).blocks(_BLOCK)
-        scores = torch.cat([_scores(probe, block) for block in few])
-        first = torch.zeros(len(own), dtype=torch.long, device=scores.device)
-        ranks.append(RankTable.of([scores], generator).take(first)[0])
-    return ranks

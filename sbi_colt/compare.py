@@ -17,7 +17,8 @@ from sbi_colt.draws import Draws
 from sbi_colt.report.comparison import ComparisonReport
 from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.sampling.draw import Spent, make_draws, ready_pairs, run_seed
+from sbi_colt.sampling.at_xs import run_seed
+from sbi_colt.sampling.draw import Spent, make_draws, ready_pairs
 from sbi_colt.stats.paired import Regions, closer_p_value
 
 __all__ = ["compare"]

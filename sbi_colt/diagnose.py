@@ -20,7 +20,8 @@ from sbi_colt.report.trends import find_trend
 from sbi_colt.report.truths import Truths
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.finding import Finding, Trend
-from sbi_colt.sampling.draw import Spent, make_draws, run_seed
+from sbi_colt.sampling.at_xs import run_seed
+from sbi_colt.sampling.draw import Spent, make_draws
 
 __all__ = ["check_options", "diagnose", "diagnose_draws"]
 

@@ -17,7 +17,8 @@ from sbi_colt.draws import Draws
 from sbi_colt.predictive import predictive
 from sbi_colt.randomness import resolve_seed
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.sampling.draw import make_draws, run_seed
+from sbi_colt.sampling.at_xs import run_seed
+from sbi_colt.sampling.draw import make_draws
 
 __all__ = ["check_colt", "colt_on_draws", "run_colt"]
 

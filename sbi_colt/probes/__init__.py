@@ -10,8 +10,10 @@ kind has a file of its own: ``ball`` (CoLT's own, with a learned centre and geom
 ``density``, ``relief``, ``blend``, ``drift``, ``quadratic``, ``axes``, ``marginal``
 and ``logit``. `PROBES` gives each a name.
 ``coordinates`` standardises parameters, ``features`` turns data into short vectors (on
-the data side a bag is an observation and its replicates), ``networks`` has the
-perceptrons, ``training`` is Algorithm 1 and ``divergences`` is what it maximises.
+the data side a bag is an observation and its replicates; ``summaries`` are some of
+them), ``networks`` has the
+perceptrons, ``training`` is Algorithm 1, ``divergences`` is what it maximises, and
+``ranking`` fits all probes and ranks all members.
 
 To add a probe, write a subclass of `sbi_colt.probes.base.Probe` and give it a line::
 

@@ -17,7 +17,7 @@ from sbi_colt import CoLTConfig, Draws
 from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.draws import make_predictive
 from sbi_colt.predictive import predictive
-from sbi_colt.sampling.draw import add_data_side
+from sbi_colt.sampling.data_side import add_data_side
 from sbi_colt.sampling.pairs import find_simulator
 from sbi_colt.sampling.replicates import ReplicateOptions
 

@@ -13,7 +13,8 @@ from stand_ins import Gaussian, numpy_posterior, sample
 from sbi_colt import CoLTConfig
 from sbi_colt.baselines import sbc
 from sbi_colt.benchmark.posterior_zoo import exhibit
-from sbi_colt.sampling.draw import draw_at_pairs, sample_posterior
+from sbi_colt.sampling.at_xs import sample_posterior
+from sbi_colt.sampling.draw import draw_at_pairs
 from sbi_colt.sampling.pool import SamplingError
 
 

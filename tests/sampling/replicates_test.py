@@ -17,8 +17,10 @@ from sbi_colt import (
 )
 from sbi_colt.draws import check_randomness, make_predictive
 from sbi_colt.report.text import percent
-from sbi_colt.sampling.draw import SamplingError, add_data_side, make_draws
+from sbi_colt.sampling.data_side import add_data_side
+from sbi_colt.sampling.draw import make_draws
 from sbi_colt.sampling.pairs import find_simulator
+from sbi_colt.sampling.pool import SamplingError
 from sbi_colt.sampling.replicates import (
     ReplicateOptions,
     choose_pairs,

@@ -46,7 +46,7 @@ from sbi_colt.benchmark.tasks.published.trained import (
 )
 from sbi_colt.diagnose import diagnose
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
-from sbi_colt.sampling.draw import draw_posterior_samples
+from sbi_colt.sampling.at_xs import draw_posterior_samples
 from sbi_colt.sampling.parallel import one_thread
 
 _BUDGETS: dict[str, dict[str, Any]] = {

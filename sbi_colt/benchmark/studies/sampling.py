@@ -20,7 +20,7 @@ from sbi_colt.benchmark.posterior_zoo import ZOO, exhibit
 from sbi_colt.benchmark.studies.shared import flag, seconds_of
 from sbi_colt.benchmark.tables import aligned
 from sbi_colt.randomness import generator_from, isolated_rng
-from sbi_colt.sampling.draw import draw_posterior_samples
+from sbi_colt.sampling.at_xs import draw_posterior_samples
 
 OPTIONS = {"--all": flag("time every kind of posterior too")}
 # Samplers that take one x at a time are timed on few xs, and their times scaled up.

@@ -21,7 +21,7 @@ from sbi_colt.benchmark.tasks.published.problems import TwoMoons
 from sbi_colt.benchmark.tasks.task import Setting
 from sbi_colt.draws import Draws, make_predictive
 from sbi_colt.randomness import generator_from, isolated_rng
-from sbi_colt.sampling.draw import draw_posterior_samples
+from sbi_colt.sampling.at_xs import draw_posterior_samples
 from sbi_colt.sampling.sbi_internals import train_quietly
 
 __all__ = ["PROBLEMS", "SETTINGS", "Outliers", "TrainedTask"]

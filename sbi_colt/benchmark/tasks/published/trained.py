@@ -33,7 +33,7 @@ from torch import Tensor
 from sbi_colt.benchmark.tasks.published import PROBLEMS, Problem
 from sbi_colt.files import atomic_write, write_text
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
-from sbi_colt.sampling.draw import draw_posterior_samples
+from sbi_colt.sampling.at_xs import draw_posterior_samples
 from sbi_colt.sampling.sbi_internals import train_quietly
 
 __all__ = [

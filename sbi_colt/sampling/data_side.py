@@ -1,0 +1,102 @@
+"""The data side of draws: which θ' are replicated, and whether they are enough."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from sbi_colt.arrays import clean_pairs
+from sbi_colt.checks import warn_caller
+from sbi_colt.draws import Draws
+from sbi_colt.sampling.at_xs import check_dimension, sample_posterior
+from sbi_colt.sampling.pool import SamplingError
+from sbi_colt.sampling.replicates import (
+    FEWEST,
+    ReplicateOptions,
+    choose_pairs,
+    draws_of_posterior,
+    replicate,
+)
+from sbi_colt.sampling.simulator import Simulator
+
+__all__ = ["add_data_side", "draw_for_data_side", "with_enough_drawn"]
+
+
+def with_enough_drawn(draws: Draws) -> Draws:
+    """Return draws without a data side that has too few draws of the posterior."""
+    data = draws.predictive
+    if data is None or data.num_drawn >= FEWEST:
+        return draws
+    text = (
+        f"posterior: only {data.num_drawn} of {len(data.mask)} bags on the data side "
+        f"have a draw of the posterior and its replicates; at least {FEWEST} are "
+        "needed. Use more pairs (num_simulations, num_replicated_pairs), more "
+        "posterior draws per x, or more time."
+    )
+    if draws.num_posterior_samples == 0:
+        raise SamplingError(text)
+    warn_caller(f"{text} The data side is left out.")
+    return draws.with_predictive(None)
+
+
+def add_data_side(
+    draws: Draws, thetas: Any, xs: Any, simulator: Simulator, how: ReplicateOptions
+) -> Draws:
+    """Return draws with a data side: replicates at members of their bags.
+
+    Args:
+        draws: The parameter side, made at these pairs.
+        thetas: True parameters of all pairs handed in or simulated, ``(N, d)``.
+        xs: Their observations, with shape ``(N, …)``.
+        simulator: The simulator.
+        how: How many replicates, and how.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # xs with a NaN were reported before
+        thetas, xs, mask = clean_pairs(thetas, xs)
+    chosen = choose_pairs(len(thetas), how)
+    places = mask.cpu().nonzero().flatten()[chosen]  # among the pairs handed in
+    here = chosen.to(thetas.device)
+    primes, drawn = draws_of_posterior(draws, places, thetas[here], how.seed)
+    primes = primes.to(thetas.dtype)  # the simulator gets θ' in the precision of θ*
+    return draws.with_predictive(
+        replicate(simulator, xs[here].to(primes.device), primes, how, drawn)
+    )
+
+
+def draw_for_data_side(
+    posterior: Any,
+    thetas: Any,
+    xs: Any,
+    simulator: Simulator,
+    how: ReplicateOptions,
+    device: torch.device,
+    **options: Any,
+) -> Draws:
+    """Return draws without a parameter side: one θ' at each x that gets replicates.
+
+    An x at which the posterior cannot be sampled keeps its true parameter as θ'.
+    """
+    pairs = Draws(thetas, xs, cast(Tensor, None)).to(device)
+    chosen = choose_pairs(len(pairs), how).to(device)
+    result = sample_posterior(
+        posterior,
+        pairs.xs[chosen],
+        1,
+        seed=how.seed,
+        num_workers=how.num_workers,
+        show_progress_bar=how.show_progress_bar,
+        device=device,
+        **options,
+    )
+    check_dimension(result.samples, pairs.dim)
+    complete = result.mask.to(device).unsqueeze(1)
+    of_posterior = torch.where(
+        complete, result.samples[0].to(pairs.thetas), pairs.thetas[chosen]
+    )
+    return pairs.with_predictive(
+        replicate(simulator, pairs.xs[chosen], of_posterior, how, result.mask)
+    )
