@@ -13,15 +13,15 @@ from sbi_colt.checks import check_number
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
-from sbi_colt.randomness import resolve_seed
+from sbi_colt.probes.coordinates import Scales
+from sbi_colt.probes.networks import x_features
+from sbi_colt.randomness import digest, generator_from, resolve_seed
 from sbi_colt.report.diagnostic import Cost, DiagnosticReport, overall_p_value
-from sbi_colt.report.findings import find
-from sbi_colt.report.trends import find_trend
-from sbi_colt.report.truths import Truths
-from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.results.finding import Finding, Trend
+from sbi_colt.results.finding import Finding
 from sbi_colt.sampling.at_xs import run_seed
 from sbi_colt.sampling.draw import Spent, make_draws
+from sbi_colt.tilt.bags import choose_members
+from sbi_colt.tilt.findings import find_errors
 
 __all__ = ["check_options", "diagnose", "diagnose_draws"]
 
@@ -197,16 +197,15 @@ def _report(
     names = _checked_names(parameter_names, draws.dim)
     draws = draws.to(settings.device)
     results, seconds = _run_methods(draws, methods, settings)
-    findings, trend = (), None
+    findings = ()
     if overall_p_value(results) <= level and draws.num_posterior_samples:
         start = time.perf_counter()
-        findings, trend = _explain(draws, results, level, settings.seed)
+        findings = _explain(draws, settings, level)
         seconds["findings"] = time.perf_counter() - start
     return DiagnosticReport(
         results=results,
         level=float(level),
         findings=findings,
-        trend=trend,
         names=names,
         cost=Cost(
             len(draws),
@@ -238,21 +237,18 @@ def _run_methods(
 
 
 def _explain(
-    draws: Draws, results: Mapping[str, Result], level: float, seed: int
-) -> tuple[tuple[Finding, ...], Trend]:
-    """Return what is wrong, and how the error changes with x."""
-    colt = results.get("colt")
-    truths = Truths.of(draws, seed, results)
-    trend = find_trend(truths, draws.xs, seed)
-    findings = find(
-        draws,
-        truths,
-        colt if isinstance(colt, CoLTResult) else None,
-        level,
-        seed,
-        trend,
-    )
-    return findings, trend
+    draws: Draws, settings: MethodSettings, level: float
+) -> tuple[Finding, ...]:
+    """Return what is wrong."""
+    key = digest(draws.thetas, draws.xs)
+    generator = generator_from(settings.seed, "findings", key)
+    bags = choose_members(draws.thetas, draws.samples, generator)
+    net = settings.config.embedding_net
+    features = draws.xs.reshape(len(draws), -1)
+    if net is not None:
+        scales = Scales.of(draws.thetas, draws.xs, draws.samples)
+        features = x_features(draws.xs, scales, net)
+    return find_errors(bags, features.cpu().double(), level, generator)
 
 
 def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from sbi_colt.benchmark.posterior_zoo import exhibit, prior
 from sbi_colt.benchmark.tasks.gaussian import GaussianTask
 from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.report.figures import plot_ranks
-from sbi_colt.report.findings import Finding
-from sbi_colt.report.text import feature_name
+from sbi_colt.report.finding_text import feature_name
+from sbi_colt.results.finding import Finding
 
 QUICK = make_config(max_epochs=20, num_redraws=199)
 
@@ -111,16 +111,6 @@ def test_a_blind_posterior_fails_colt_but_not_sbc_and_tarp(blind):
     assert "check that x reaches the network" in str(blind).replace("\n", " ")
 
 
-def test_ranks_of_sbc_are_computed_once(monkeypatch):
-    """What explains a rejection reuses the ranks, and finds the same without them."""
-    alone = report_on("mean", 0.5, methods=("coverage",))
-    monkeypatch.setattr("sbi_colt.report.truths.sbc_ranks", raise_os_error)
-    together = report_on("mean", 0.5, methods=("coverage", "sbc"))
-    assert alone.rejected
-    assert together.findings == alone.findings != ()
-    assert together.trend == alone.trend
-
-
 def test_the_cost_counts_every_step(generator):
     thetas = torch.randn(60, 1, generator=generator)
     report = diagnose(
@@ -177,11 +167,23 @@ def test_the_distance_is_said_with_its_certificate(blind):
     assert f"parameters: at least {lower:.0%} of posterior mass is misplaced" in text
 
 
-def test_names_are_used():
-    report = report_on("mean", 0.3, parameter_names=["mass", "spin", "charge"])
-    assert any(
-        name in str(report) for name in ("mass is too", "spin is too", "charge is")
+def test_names_are_used(generator):
+    noise = torch.randn(101, 300, 3, generator=generator)
+    xs = torch.randn(300, 2, generator=generator)
+    samples = noise[1:] * torch.tensor([1.0, 1.5, 1.0])
+    report = diagnose_draws(
+        Draws(noise[0], xs, samples),
+        methods=("sbc", "coverage"),
+        parameter_names=["mass", "spin", "charge"],
+        seed=0,
+        show_progress_bar=False,
     )
+    (finding,) = report.findings
+    assert (finding.family, finding.parameters) == ("width", (1,))
+    text = str(report).replace("\n", " ")
+    assert "What is wrong: spin is 1." in text
+    assert f"correcting it would gain {finding.gain:.2g} nats." in text
+    assert "What to do: train for longer" in text
 
 
 def test_the_verdict_controls_the_family():
@@ -207,7 +209,8 @@ def test_to_dict_is_ready_for_json(blind):
     assert plain["rejected"] is True
     (ball,) = [probe for probe in blind.colt.probes if probe.name == "ball"]
     assert plain["methods"]["colt"]["probes"]["ball"]["p_value"] == ball.p_value
-    assert plain["findings"][0]["kind"] == "ignores_x"
+    assert plain["findings"][0]["family"] == "shift with x"
+    assert plain["findings"][0]["pattern"] == "blind"
 
 
 def test_methods_of_ones_own_join_in():
@@ -290,10 +293,15 @@ def test_where_names_the_feature_of_x(generator):
         seed=0,
         show_progress_bar=False,
     )
-    assert report.trend.feature == 1
-    low, _, high = report.trend.shares
-    assert high > low + 0.2
-    assert "the error depends on x[1]" in str(report).replace("\n", " ")
+    (finding,) = report.findings
+    assert (finding.family, finding.feature, finding.where) == (
+        "width with x",
+        1,
+        "high",
+    )
+    text = str(report).replace("\n", " ")
+    assert "times too wide (under-confident) where x[1] is high" in text
+    assert "the error depends on x[1]" in text
 
 
 def test_a_loaded_report_says_the_same(blind, tmp_path):
@@ -329,11 +337,14 @@ def test_a_loaded_report_says_the_same(blind, tmp_path):
         (lambda h: h.update(names=list("abcd")), "names: expected"),
         (lambda h: h.pop("cost"), "expected an entry .cost."),
         (lambda h: h["cost"]["seconds"].update(sbc=-1), "seconds of sbc: expected"),
-        (lambda h: h["findings"][0].update(kind="odd"), "findings\\[0\\]: kind"),
+        (lambda h: h["findings"][0].update(family="odd"), "findings\\[0\\]: family"),
         (lambda h: h["findings"][0].update(p_value=-1), "findings\\[0\\]: p_value"),
-        (lambda h: h["findings"][0].update(parameter=9), "parameter: expected a pos"),
-        (lambda h: h["trend"].update(p_value=2), "trend: p_value"),
-        (lambda h: h["trend"].update(shares=[0.5]), "trend: shares"),
+        (lambda h: h["findings"][0].update(parameters=[9]), "parameters: expected pos"),
+        (
+            lambda h: h["findings"][0].update(interval=[0.5]),
+            "findings\\[0\\]: interval",
+        ),
+        (lambda h: h["findings"][0].update(where="up"), "findings\\[0\\]: where"),
     ],
 )
 def test_a_report_that_was_tampered_with_is_refused(blind, tmp_path, change, message):
@@ -453,6 +464,7 @@ def test_numbers_of_any_size_keep_their_columns():
 
 def test_findings_without_a_size_are_ready_for_json():
     report = report_on("mean", 0.0, methods=("sbc",))
-    report = replace(report, findings=(Finding("ignores_x", 1, 0.001),))
+    report = replace(report, findings=(Finding("shift", 0.001),))
     plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert plain["findings"][0]["size"] is None
+    assert plain["findings"][0]["interval"] == [None, None]

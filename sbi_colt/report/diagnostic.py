@@ -19,7 +19,7 @@ from sbi_colt.report.html import report_body, report_page
 from sbi_colt.report.storage import load_report, save_report
 from sbi_colt.report.text import WIDTH, report_summary
 from sbi_colt.results.colt_result import CoLTResult
-from sbi_colt.results.finding import Finding, Trend
+from sbi_colt.results.finding import Finding
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.combine import both_sides_p_value, holm
 
@@ -68,8 +68,8 @@ class DiagnosticReport:
     Args:
         results: Result of each method by its name.
         level: Level of the verdict.
-        findings: What is wrong, by the rules of `sbi_colt.report.findings`.
-        trend: How the error changes with x, where something is rejected.
+        findings: What is wrong, the largest gain first (`sbi_colt.tilt`); empty unless
+            the posterior is rejected.
         names: Names of the parameters.
         cost: What it cost.
         seed: The seed.
@@ -102,7 +102,6 @@ class DiagnosticReport:
     results: Mapping[str, TestResult | CoLTResult]
     level: float
     findings: tuple[Finding, ...]
-    trend: Trend | None
     names: tuple[str, ...]
     cost: Cost
     seed: int
@@ -119,11 +118,11 @@ class DiagnosticReport:
                 f"names: expected {colt.evidence.draws.dim}, one for each parameter, "
                 f"got {len(self.names)}."
             )
-        for finding in (*self.findings, *([self.trend] if self.trend else [])):
-            if not 0 <= (finding.parameter or 0) < len(self.names):
+        for finding in self.findings:
+            if not all(0 <= j < len(self.names) for j in finding.parameters):
                 raise ValueError(
-                    f"parameter: expected a position below {len(self.names)}, got "
-                    f"{finding.parameter!r}."
+                    f"parameters: expected positions below {len(self.names)}, got "
+                    f"{finding.parameters!r}."
                 )
 
     def __getitem__(self, name: str) -> Any:
@@ -319,11 +318,7 @@ class DiagnosticReport:
                 }
                 for name, result in self.results.items()
             },
-            "findings": [
-                {**vars(finding), "size": _finite(finding.size)}
-                for finding in self.findings
-            ],
-            "trend": None if self.trend is None else vars(self.trend),
+            "findings": [_plain(finding) for finding in self.findings],
             "parameters": list(self.names),
             "detectable_distance": self.detectable,
             "num_drawn": self.num_drawn,
@@ -373,6 +368,17 @@ def _numbers(result: TestResult | CoLTResult) -> dict[str, Any]:
         "num_train": result.num_train,
         "num_test": result.num_test,
     }
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    """Return the numbers of a finding, ready for JSON."""
+    plain = {
+        name: _finite(value) if isinstance(value, float) else value
+        for name, value in vars(finding).items()
+    }
+    plain["parameters"] = list(finding.parameters)
+    plain["interval"] = [_finite(end) for end in finding.interval]
+    return plain
 
 
 def _finite(value: float) -> float | None:

@@ -20,7 +20,7 @@ from sbi_colt.probes.networks import x_features
 from sbi_colt.probes.training import History
 from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
-from sbi_colt.results.finding import Finding, Trend
+from sbi_colt.results.finding import Finding
 from sbi_colt.results.local import Evidence
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.ranks import RankTable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_report", "save_report"]
 
-_FORMAT = "sbi_colt.DiagnosticReport/2"
+_FORMAT = "sbi_colt.DiagnosticReport/3"
 _NUMBERS = (
     "p_value",
     "test_p_value",
@@ -53,7 +53,6 @@ def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
         "format": _FORMAT,
         "level": report.level,
         "findings": [vars(finding) for finding in report.findings],
-        "trend": None if report.trend is None else vars(report.trend),
         "names": list(report.names),
         "cost": {**vars(report.cost), "seconds": dict(report.cost.seconds)},
         "seed": report.seed,
@@ -93,17 +92,14 @@ def load_report(
         ranks = results[name].ranks
         if ranks is not None and ((ranks < 0) | (ranks > 1)).any():
             raise ValueError(f"{name}: expected ranks in [0, 1], got others.")
-    findings, trend = [], None
+    findings = []
     for number, plain in enumerate(header["findings"]):
         with refused(f"findings[{number}]"):
             findings.append(Finding(**plain))
-    with refused("trend"):
-        trend = header["trend"] and Trend(**header["trend"])
     return {
         "results": results,
         "level": header["level"],
         "findings": tuple(findings),
-        "trend": trend,
         "names": tuple(header["names"]),
         "cost": header["cost"],
         "seed": header["seed"],

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sbi_colt.results.finding import Finding, Trend
+from sbi_colt.report.finding_text import advise, describe_all, feature_name
 
 if TYPE_CHECKING:
     from sbi_colt.report.comparison import ComparisonReport
@@ -15,16 +15,11 @@ if TYPE_CHECKING:
 __all__ = [
     "HEADER",
     "WIDTH",
-    "advise",
     "caption",
     "comparison_headline",
     "comparison_notes",
     "comparison_summary",
     "comparison_tables",
-    "describe",
-    "describe_all",
-    "describe_trend",
-    "feature_name",
     "headline",
     "percent",
     "report_rows",
@@ -36,15 +31,7 @@ WIDTH = 80
 HEADER = ("method", "p-value", "distance", "at least", "statistic")
 _NAME = 18  # columns of a posterior's name in a comparison
 _CELL = 12  # columns of a method's p-value there
-# Findings that are named in one report, and parameters in one statement.
-_MAX_FINDINGS = 5
-_MAX_NAMES = 4
-_STATES = {
-    ("width", 1): "too wide",
-    ("width", -1): "too narrow",
-    ("shift", 1): "too high",
-    ("shift", -1): "too low",
-}
+_MAX_FINDINGS = 5  # that are named in one report
 _REGIONS = "the largest difference, over all regions that the probes looked at, between"
 _DISTANCE = (
     f"{_REGIONS} the share of true parameters and the share of posterior draws in the "
@@ -113,112 +100,6 @@ def percent(share: float) -> str:
         ('5%', '0.1%')
     """
     return f"{100 * share:.3g}%"
-
-
-def feature_name(index: int, shape: tuple[int, ...]) -> str:
-    """Return the name of a feature of x by its place in the flattened x.
-
-    Example:
-        >>> feature_name(5, (2, 3))
-        'x[1, 2]'
-    """
-    place = [index]
-    for size in reversed(shape[1:]):
-        place = [*divmod(place[0], size), *place[1:]]
-    return f"x[{', '.join(map(str, place))}]"
-
-
-def describe_all(
-    findings: Sequence[Finding], names: tuple[str, ...], x_shape: tuple[int, ...] = ()
-) -> list[str]:
-    """Return findings in words; parameters with the same error share a statement.
-
-    Example:
-        >>> found = [Finding("width", 1, 0.01, 0), Finding("width", 1, 0.01, 2)]
-        >>> describe_all(found, ("a", "b", "c"))
-        ['a, c are too wide']
-    """
-    groups: dict[object, list[Finding]] = {}
-    for finding in findings:
-        state = (finding.kind, finding.sign)
-        is_shared = state in _STATES and finding.parameter is not None
-        groups.setdefault(state if is_shared else finding, []).append(finding)
-    texts = []
-    for group in groups.values():
-        first = group[0]
-        if len(group) == 1:
-            texts.append(describe(first, names, x_shape))
-            continue
-        who = [names[f.parameter] for f in group if f.parameter is not None]
-        more = f" and {len(who) - _MAX_NAMES} more" if len(who) > _MAX_NAMES else ""
-        state = _STATES[first.kind, first.sign]
-        texts.append(f"{', '.join(who[:_MAX_NAMES])}{more} are {state}")
-    return texts
-
-
-def describe(
-    finding: Finding, names: tuple[str, ...], x_shape: tuple[int, ...] = ()
-) -> str:
-    """Return a finding in words, without a full stop."""
-    name = "" if finding.parameter is None else names[finding.parameter]
-    is_pair = finding.kind == "correlation" and finding.feature is not None
-    other = names[finding.feature or 0] if is_pair else ""
-    state = (finding.kind, finding.sign)
-    if name and state in _STATES:
-        return f"{name} is {_STATES[state]}"
-    if finding.kind == "ignores_x":
-        return "it ignores x"
-    if finding.kind == "x_error":
-        feature = feature_name(finding.feature or 0, x_shape)
-        return f"its error in {name} changes with {feature}"
-    return {
-        ("width", 1): "it is too wide (under-confident)",
-        ("width", -1): "it is too narrow (over-confident)",
-        ("tails", 1): "its tails are too heavy",
-        ("tails", -1): "its tails are too light",
-        ("correlation", 1): f"the correlation of {name} and {other} is too high",
-        ("correlation", -1): f"the correlation of {name} and {other} is too low",
-        ("missing_mass", -1): "it misses a region, perhaps a mode",
-        ("spurious_mass", 1): "it has mass where there should be little",
-    }[state]
-
-
-def describe_trend(
-    trend: Trend, names: tuple[str, ...], x_shape: tuple[int, ...]
-) -> str:
-    """Return how the error changes with x in words, without a full stop."""
-    feature = feature_name(trend.feature, x_shape)
-    place = "in the central half" if trend.kind == "central" else "below the median"
-    of = "of the posterior"
-    if trend.parameter is not None:
-        of += f" for {names[trend.parameter]}"
-    low, middle, high = (f"{share:.0%}" for share in trend.shares)
-    return (
-        f"the error depends on {feature} (p = {trend.p_value:.2g}). Where {feature} is "
-        f"low, medium and high, {low}, {middle} and {high} of true parameters lie "
-        f"{place} {of}; of a correct posterior, 50% would"
-    )
-
-
-def advise(findings: tuple[Finding, ...]) -> str:
-    """Return what to try next."""
-    kinds = {finding.kind for finding in findings}
-    if "ignores_x" in kinds:
-        return (
-            "check that x reaches the network: the embedding net, its learning rate, "
-            "the scaling of x, and that pairs are not shuffled."
-        )
-    if kinds & {"missing_mass", "spurious_mass", "tails"}:
-        return (
-            "use a richer density estimator (a spline flow, flow matching), then more "
-            "simulations."
-        )
-    if "x_error" in kinds or "shift" in kinds:
-        return (
-            "train on more simulations and for longer; if that does not help, use a "
-            "richer network or embedding for x."
-        )
-    return "train on more simulations, or use a richer density estimator."
 
 
 # The report of one posterior
@@ -304,8 +185,7 @@ def _what_is_wrong(report: DiagnosticReport) -> Iterator[str]:
             "that they were drawn for: it is far wider than it has to be, or in the "
             "wrong place at single xs."
         )
-    if report.trend is not None:
-        yield "Where: " + _where(report, report.trend)
+    yield from _where(report)
     use_x = discards or _only_data(report)
     yield "What to do: " + (_USE_X if use_x else advise(report.findings))
 
@@ -416,16 +296,16 @@ def _beside(report: DiagnosticReport) -> Iterator[str]:
         )
 
 
-def _where(report: DiagnosticReport, trend: Trend) -> str:
-    if trend.p_value > report.level:
-        return (
-            "no dependence of the error on x was found with this number of pairs "
-            f"(p = {trend.p_value:.2g})."
-        )
-    text = describe_trend(trend, report.names, report.x_shape)
-    if report.colt is None:
-        return f"{text}."
-    return f"{text}. report.colt.at(x_o) tests the posterior near one observation x_o."
+def _where(report: DiagnosticReport) -> Iterator[str]:
+    """Yield on which features of x the error depends."""
+    places = dict.fromkeys(f.feature for f in report.findings if f.feature is not None)
+    if not places:
+        return
+    names = (feature_name(place, report.x_shape) for place in places)
+    text = f"Where: the error depends on {', '.join(names)}."
+    if report.colt is not None:
+        text += " report.colt.at(x_o) tests the posterior near one observation x_o."
+    yield text
 
 
 def _cost(report: DiagnosticReport) -> str:

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 
 from sbi_colt.checks import check_choice, check_number, check_share
 
-__all__ = ["Finding", "Trend"]
+__all__ = ["FAMILIES", "Finding"]
 
-KINDS = (
-    "width",
-    "tails",
-    "shift",
-    "correlation",
-    "x_error",
-    "ignores_x",
-    "missing_mass",
-    "spurious_mass",
+_WITH_AND_WITHOUT_X = ("shift", "width", "correlation", "shape", "radial")
+FAMILIES = (
+    *_WITH_AND_WITHOUT_X,
+    *(f"{name} with x" for name in _WITH_AND_WITHOUT_X),
+    "missing",
 )
-TREND_KINDS = ("central", "below")
+UNITS = ("standard deviations", "ratio", "correlation", "share")
+PLACES = ("", "low", "medium", "high")
+PATTERNS = ("", "skew", "modes", "tails", "blind")
 
 
 @dataclass(frozen=True)
@@ -27,58 +25,58 @@ class Finding:
     """One thing that is wrong.
 
     Args:
-        kind: ``"width"``, ``"tails"``, ``"shift"``, ``"correlation"``, ``"x_error"``,
-            ``"ignores_x"``, ``"missing_mass"`` or ``"spurious_mass"``.
-        sign: +1 for too wide, too heavy or too high; −1 for the opposite.
-        p_value: Approximate p-value under q = p, adjusted for the number of rules.
-        parameter: Index of the parameter, where it is about one.
-        feature: Index of the feature of x, where it is about one; that of the second
-            parameter of a correlation.
-        size: Mean rank minus 1/2, a difference of logarithms or ratios, a correlation,
-            or a difference of masses.
+        family: The family of errors: ``"shift"``, ``"width"``, ``"correlation"``,
+            ``"shape"`` (modes, skew or tails of one parameter), ``"radial"`` (tails of
+            all parameters together), each also ``"… with x"`` where the error depends
+            on x, or ``"missing"`` (true parameters far from all draws).
+        p_value: Adjusted p-value of the family, over all families: of the first
+            finding under q = p, exact; of a further one the larger of that and the
+            p-value given the families named before, for many pairs. Sample size N, all
+            pairs; resolution 1/1000.
+        parameters: Indices of the parameters that it is about; none for all together.
+        feature: Place in the flattened x that the error depends on, or `None`.
+        where: Whether the size is that where this feature is ``"low"``, ``"medium"`` or
+            ``"high"`` (thirds of the pairs); empty for all xs.
+        sign: +1 where q is too high, too wide, too correlated or has tails too heavy;
+            −1 for the opposite.
+        size: How large the error is, in ``unit``.
+        interval: 95% interval of the size.
+        unit: ``"standard deviations"`` of the posterior (q's mean minus the truth),
+            ``"ratio"`` (q's width over the right one), ``"correlation"`` (q's minus the
+            right one) or ``"share"`` of true parameters: those below the median (skew),
+            in the central third (other shapes) or the central half of q (radial), or
+            far from all draws (missing).
+        own_units: A shift in the parameter's own units.
+        pattern: What a wrong shape is: ``"skew"``, ``"modes"`` or ``"tails"``;
+            ``"blind"`` for an error with x of draws that hardly differ between xs.
+        gain: What correcting it would gain, in nats per pair, on pairs that were not
+            used to fit the correction.
+        gain_se: Standard error of the gain.
     """
 
-    kind: str
-    sign: int
+    family: str
     p_value: float
-    parameter: int | None = None
+    parameters: tuple[int, ...] = ()
     feature: int | None = None
+    where: str = ""
+    sign: int = 1
     size: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
+    unit: str = "share"
+    own_units: float = math.nan
+    pattern: str = ""
+    gain: float = math.nan
+    gain_se: float = math.nan
 
     def __post_init__(self):
-        check_choice("kind", self.kind, KINDS)
+        # Lists from JSON.
+        object.__setattr__(self, "parameters", tuple(self.parameters))
+        object.__setattr__(self, "interval", tuple(self.interval))
+        check_choice("family", self.family, FAMILIES)
+        check_choice("unit", self.unit, UNITS)
+        check_choice("where", self.where, PLACES)
+        check_choice("pattern", self.pattern, PATTERNS)
         check_share("p_value", self.p_value)
         check_number("sign", self.sign, "-1 or 1", lambda sign: sign in (-1, 1))
-
-
-@dataclass(frozen=True)
-class Trend:
-    """How the error changes with x.
-
-    Args:
-        feature: Index of the feature of x (flattened) that goes with it most.
-        kind: ``"central"`` (whether truths lie in the central half of q) or ``"below"``
-            (whether they lie below its median).
-        parameter: The parameter that it is about; `None` for all of them together.
-        p_value: Permutation p-value (1 + #{permuted ≥ observed}) / (1 + B) of the
-            largest correlation. Null hypothesis: the error does not depend on x, that
-            is, the ranks of the truths are independent of x; q may be wrong. Exact;
-            sample size N, all pairs; resolution 1/1000, as B = 999.
-        shares: Share of such truths where the feature is low, medium and high (thirds
-            of the pairs); 1/2 where q is right.
-    """
-
-    feature: int
-    kind: str
-    parameter: int | None
-    p_value: float
-    shares: tuple[float, ...]
-
-    def __post_init__(self):
-        object.__setattr__(self, "shares", tuple(self.shares))  # a list from JSON
-        check_choice("kind", self.kind, TREND_KINDS)
-        check_share("p_value", self.p_value)
-        if len(self.shares) != 3:
-            raise ValueError(f"shares: expected three, got {self.shares!r}.")
-        for share in self.shares:
-            check_share("shares", share)
+        if len(self.interval) != 2:
+            raise ValueError(f"interval: expected two numbers, got {self.interval!r}.")

@@ -45,6 +45,7 @@ def redraw_statistics(
     statistic: Callable[[Tensor], Tensor],
     num_redraws: int,
     generator: torch.Generator,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Return a statistic of all probes when random members play the truth.
 
@@ -53,17 +54,27 @@ def redraw_statistics(
         statistic: A function from ranks ``(..., P, N)`` to statistics ``(...)``.
         num_redraws: How many times to re-draw, B.
         generator: CPU generator that chooses the members.
+        weights: How probable each member is as the truth, with shape ``(N, K + 1)`` and
+            sum 1 in each bag; all alike by default.
 
     Returns:
         Statistics with shape ``(B,)``, exchangeable with the observed one under the
         null hypothesis.
     """
-    num_pairs = table.num_pairs
+    num_pairs, last = table.num_pairs, table.bag_size - 1
+    total = None if weights is None else weights.double().cumsum(dim=1)  # (N, K + 1)
     chunk = max(1, _CHUNK // (len(table) * num_pairs))
     parts = []
     for start in range(0, num_redraws, chunk):
         shape = (min(chunk, num_redraws - start), num_pairs)
-        members = torch.randint(table.bag_size, shape, generator=generator)
+        if total is None:
+            members = torch.randint(table.bag_size, shape, generator=generator)
+        else:
+            chance = torch.rand(shape, generator=generator, dtype=torch.float64).T
+            place = torch.searchsorted(
+                total, chance.contiguous() * total[:, -1:], right=True
+            )
+            members = place.clamp_max(last).T
         parts.append(statistic(table.take(members)))
     return torch.cat(parts)
 

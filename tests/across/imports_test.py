@@ -15,6 +15,7 @@ LAYERS = (
     ("pair_keys", "draws"),
     ("probes",),
     ("config", "results"),
+    ("tilt",),
     ("colt", "baselines"),
     ("predictive",),
     ("sampling",),

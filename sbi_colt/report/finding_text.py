@@ -1,0 +1,190 @@
+"""Sentences about findings: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sbi_colt.results.finding import Finding
+
+__all__ = ["advise", "describe", "describe_all", "feature_name"]
+
+_MAX_NAMES = 4  # parameters in one statement
+_WITH_X = " with x"
+
+_CHECK_X = (
+    "check that x reaches the network: the embedding net, its learning rate, the "
+    "scaling of x, and that pairs are not shuffled."
+)
+_MORE_MODES = (
+    "use a density estimator that can have several modes (a mixture density network "
+    "with more components, a spline flow, flow matching). More simulations for the "
+    "same density estimator do not help."
+)
+_RICHER_DENSITY = (
+    "use a richer density estimator (a spline flow, flow matching), then more "
+    "simulations."
+)
+_RICHER_IN_X = (
+    "train on more simulations and for longer; if that does not help, use a richer "
+    "network or embedding for x."
+)
+_SHIFT = (
+    "check that the simulations of this report and those of the training have the same "
+    "prior and the same noise; then train on more simulations and for longer."
+)
+_NARROW = (
+    "train on more simulations, stop the training earlier (look at the validation "
+    "loss), or use an ensemble of posteriors."
+)
+_WIDE = "train for longer and on more simulations, or use a larger network."
+_CORRELATION = (
+    "use a density estimator with dependence between parameters (a flow, or a mixture "
+    "with full covariances), then more simulations."
+)
+
+
+def feature_name(index: int, shape: tuple[int, ...]) -> str:
+    """Return the name of a feature of x by its place in the flattened x.
+
+    Example:
+        >>> feature_name(5, (2, 3))
+        'x[1, 2]'
+    """
+    place = [index]
+    for size in reversed(shape[1:]):
+        place = [*divmod(place[0], size), *place[1:]]
+    return f"x[{', '.join(map(str, place))}]"
+
+
+def describe_all(
+    findings: Sequence[Finding], names: tuple[str, ...], x_shape: tuple[int, ...] = ()
+) -> list[str]:
+    """Return findings in words, each with its gain.
+
+    Example:
+        >>> one = Finding("width", 0.01, (1,), size=1.4, unit="ratio", gain=0.24)
+        >>> describe_all([one], ("alpha", "gamma"))
+        ['gamma is 1.4 times too wide; correcting it would gain 0.24 nats']
+    """
+    texts, further = [], ""
+    for finding in findings:
+        text = describe(finding, names, x_shape)
+        if finding.gain > 0:
+            text += f"; correcting it would gain {further}{finding.gain:.2g} nats"
+            further = "a further "
+        texts.append(text)
+    return texts
+
+
+def describe(
+    finding: Finding, names: tuple[str, ...], x_shape: tuple[int, ...] = ()
+) -> str:
+    """Return a finding in words, without a full stop."""
+    if finding.pattern == "blind":
+        return "it ignores x"
+    base = finding.family.removesuffix(_WITH_X)
+    text = _WORDS[base](finding, names)
+    if finding.feature is not None and finding.where:
+        feature = feature_name(finding.feature, x_shape)
+        text += f" where {feature} is {finding.where}"
+    return text
+
+
+def _who(finding: Finding, names: tuple[str, ...]) -> tuple[str, str]:
+    """Return the parameters, and "is" or "are"."""
+    chosen = [names[j] for j in finding.parameters]
+    if not chosen or (len(chosen) > 1 and len(chosen) == len(names)):
+        return "it", "is"
+    more = f" and {len(chosen) - _MAX_NAMES} more" if len(chosen) > _MAX_NAMES else ""
+    return ", ".join(chosen[:_MAX_NAMES]) + more, "is" if len(chosen) == 1 else "are"
+
+
+def _shift(finding: Finding, names: tuple[str, ...]) -> str:
+    who, verb = _who(finding, names)
+    if who == "it":
+        who, verb = "each parameter", "is"
+    state = "too high" if finding.sign > 0 else "too low"
+    text = f"{who} {verb} {state} by {abs(finding.size):.2g} posterior standard"
+    text += " deviations"
+    if len(finding.parameters) == 1 and finding.own_units == finding.own_units:
+        text += f" ({abs(finding.own_units):.2g} in its own units)"
+    return text
+
+
+def _width(finding: Finding, names: tuple[str, ...]) -> str:
+    who, verb = _who(finding, names)
+    if finding.sign > 0:
+        state, ratio, also = "too wide", finding.size, " (under-confident)"
+    else:
+        state, ratio, also = "too narrow", 1 / finding.size, " (over-confident)"
+    return f"{who} {verb} {ratio:.2g} times {state}{also if who == 'it' else ''}"
+
+
+def _correlation(finding: Finding, names: tuple[str, ...]) -> str:
+    first, second = (names[j] for j in finding.parameters[:2])
+    state = "too high" if finding.sign > 0 else "too low"
+    return f"the correlation of {first} and {second} is {abs(finding.size):.2g} {state}"
+
+
+def _shape(finding: Finding, names: tuple[str, ...]) -> str:
+    who, _ = _who(finding, names)
+    share = f"{finding.size:.0%}"
+    if finding.pattern == "skew":
+        return (
+            f"it misses the skew of {who}: {share} of true values are below its median"
+        )
+    if finding.pattern == "modes":
+        return (
+            f"it merges modes of {who}: only {share} of true values are in the central "
+            "third of its draws"
+        )
+    state = "too heavy" if finding.sign > 0 else "too light"
+    return (
+        f"the shape of {who} is wrong, for example tails that are {state}: {share} of "
+        "true values are in the central third of its draws"
+    )
+
+
+def _radial(finding: Finding, names: tuple[str, ...]) -> str:
+    del names
+    state = "too heavy" if finding.sign > 0 else "too light"
+    return f"its tails are {state} in all parameters together"
+
+
+def _missing(finding: Finding, names: tuple[str, ...]) -> str:
+    del names
+    return (
+        "it misses a region, perhaps a mode, with "
+        f"{finding.size:.0%} of the true parameters"
+    )
+
+
+_WORDS = {
+    "shift": _shift,
+    "width": _width,
+    "correlation": _correlation,
+    "shape": _shape,
+    "radial": _radial,
+    "missing": _missing,
+}
+
+
+def advise(findings: Sequence[Finding]) -> str:
+    """Return what to try next, by the first finding."""
+    if not findings:
+        return "train on more simulations, or use a richer density estimator."
+    first = findings[0]
+    base = first.family.removesuffix(_WITH_X)
+    if first.pattern == "blind":
+        return _CHECK_X
+    if base == "missing" or first.pattern == "modes":
+        return _MORE_MODES
+    if base in ("shape", "radial"):
+        return _RICHER_DENSITY
+    if first.family.endswith(_WITH_X):
+        return _RICHER_IN_X
+    if base == "correlation":
+        return _CORRELATION
+    if base == "width":
+        return _WIDE if first.sign > 0 else _NARROW
+    return _SHIFT

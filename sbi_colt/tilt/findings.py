@@ -1,0 +1,177 @@
+"""From bags to findings: families are tested and named, then measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sbi_colt.results.finding import Finding
+from sbi_colt.tilt.bags import Bags
+from sbi_colt.tilt.families import Family, make_features
+from sbi_colt.tilt.logit import Gain, held_out_gain
+from sbi_colt.tilt.naming import NamedFamily, name_families
+from sbi_colt.tilt.score_test import Evidence, feature_z_scores
+from sbi_colt.tilt.sizes import Errors, measure
+from sbi_colt.tilt.x_terms import XTerms, make_x_terms
+
+__all__ = ["LEAST_DRAWS", "find_errors"]
+
+LEAST_DRAWS = 10  # with fewer draws per x nothing is named
+_NUM_REDRAWS = 999
+# Share of the parameters that must be wrong alike to say it of all of them.
+_MOST = 2 / 3
+_MAX_STATEMENTS = 3  # about single parameters, for each family
+# Share of the variance of q's draws between xs, and variance of their spreads'
+# logarithms, below which q ignores x.
+_IGNORES_X = 0.02
+_THIRDS = ("low", "medium", "high")
+
+
+def find_errors(
+    bags: Bags,
+    x_features: Tensor,
+    level: float,
+    generator: torch.Generator,
+) -> tuple[Finding, ...]:
+    """Return what is wrong with a posterior, the largest gain first.
+
+    Null hypothesis: q = p. Under it anything is found with a probability of at most the
+    level.
+
+    Args:
+        bags: Truths and draws.
+        x_features: Features of the xs, with shape ``(N, F)``.
+        level: Level of the tests.
+        generator: CPU generator.
+    """
+    if bags.size <= LEAST_DRAWS:
+        return ()
+    features, terms = make_features(bags), make_x_terms(x_features)
+    evidence = Evidence(features, terms.values, bags.truth, bags.log_weights)
+    _, named = name_families(evidence, level, _NUM_REDRAWS, generator)
+    if not named:
+        return ()
+    describe = _Describing(evidence, terms, Errors.of(bags), x_features, level)
+    first, *others = (describe.findings(one) for one in named)
+    found = [*first, *(f for own in others for f in own if describe.is_off(f))]
+    if found[0].family == "shift with x" and _ignores_x(bags):
+        found[0] = replace(found[0], pattern="blind")
+    return tuple(found)
+
+
+def _ignores_x(bags: Bags) -> bool:
+    """Return whether q's means and spreads hardly differ between xs."""
+    weights = bags.weights.unsqueeze(2)
+    mean = (weights * bags.members).sum(dim=1)  # (N, d)
+    within = (weights * (bags.members - mean.unsqueeze(1)).square()).sum(dim=1)
+    noise = within.mean(dim=0) / bags.size
+    between = (mean.var(dim=0) - noise).clamp_min(0)
+    share = float((between / (between + within.mean(0)).clamp_min(1e-300)).mean())
+    spread = float(within.clamp_min(1e-300).log().var(dim=0).mean()) / 4
+    return share < _IGNORES_X and spread < _IGNORES_X + 1 / bags.size
+
+
+class _Describing:
+    """Findings about a named family: which parameters, where in x, how large."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        terms: XTerms,
+        errors: Errors,
+        x_features: Tensor,
+        level: float,
+    ):
+        self.evidence, self.terms, self.errors = evidence, terms, errors
+        self.x_features, self.level = x_features, level
+
+    def findings(self, named: NamedFamily) -> list[Finding]:
+        """Return one finding about all parameters, or some about single ones."""
+        chosen = self._parameters(named.family)
+        made = [self._finding(named, who) for who in chosen]
+        # A moment that could be right is no statement about this parameter.
+        made = [one for one in made if self.is_off(one)] or made[:1]
+        alike = len({(one.sign, one.where, one.feature) for one in made}) == 1
+        dim = self.errors.errors.shape[1]
+        is_marginal = named.family.base in ("shift", "width")
+        if is_marginal and alike and dim > 1 and len(made) >= max(2, _MOST * dim):
+            return [self._finding(named, tuple(range(dim)))]
+        made = made[:_MAX_STATEMENTS]
+        if len(made) == 1:
+            return made
+        gains = [self._gain_of(named.family, one.parameters) for one in made]
+        made = [
+            replace(one, gain=gain.mean, gain_se=gain.error)
+            for one, gain in zip(made, gains, strict=True)
+        ]
+        return sorted(made, key=lambda one: -one.gain)
+
+    def is_off(self, finding: Finding) -> bool:
+        """Return whether the interval of a size leaves out what would be right."""
+        right = {"ratio": 1.0}.get(finding.unit, 0.0)
+        low, high = finding.interval
+        return finding.unit == "share" or not low <= right <= high
+
+    def _parameters(self, family: Family) -> list[tuple[int, ...]]:
+        """Return the parameters, or pairs of them, that are wrong, the worst first."""
+        scores = feature_z_scores(self.evidence, family).abs().amax(dim=1)  # (p,)
+        worst: dict[tuple[int, ...], float] = {}
+        for column, score in zip(family.columns, scores.tolist(), strict=True):
+            who = self.evidence.features.parameters[column]
+            worst[who] = max(worst.get(who, 0.0), score)
+        count = scores.numel() * (self.terms.values.shape[1] if family.with_x else 1)
+        normal = torch.distributions.Normal(0.0, 1.0)
+        least = float(normal.icdf(torch.tensor(1 - self.level / 2 / max(1, count))))
+        order = sorted(worst, key=lambda who: -worst[who])
+        # An error in one parameter may show in the next a little.
+        least = max(least, worst[order[0]] / 3)
+        return [order[0], *(who for who in order[1:] if worst[who] >= least)]
+
+    def _finding(self, named: NamedFamily, who: tuple[int, ...]) -> Finding:
+        family = named.family
+        feature, where, errors = None, "", self.errors
+        if family.with_x:
+            feature, where, rows = self._where(family, who)
+            errors = errors.at(rows)
+        size = measure(errors, family.base, who)
+        return Finding(
+            family.name,
+            named.p_value,
+            who,
+            feature,
+            where,
+            size.sign,
+            size.value,
+            (size.low, size.high),
+            size.unit,
+            size.own_units,
+            size.pattern,
+            named.gain.mean,
+            named.gain.error,
+        )
+
+    def _where(self, family: Family, who: tuple[int, ...]) -> tuple[int, str, Tensor]:
+        """Return the feature of x, its third with the largest error, and its pairs."""
+        scores = feature_z_scores(self.evidence, self._only(family, who))  # (p, T)
+        place = self.terms.places[int(scores.abs().amax(dim=0).argmax())]
+        thirds = self.x_features[:, place].argsort().tensor_split(3)
+        scores = [
+            abs(measure(self.errors.at(rows), family.base, who).z_score)
+            for rows in thirds
+        ]
+        worst = max(range(3), key=scores.__getitem__)
+        return place, _THIRDS[worst], thirds[worst]
+
+    def _gain_of(self, family: Family, who: tuple[int, ...]) -> Gain:
+        known = self.evidence.features.families
+        both = [known[family.base], family] if family.with_x else [family]
+        own = [self._only(each, who) for each in both]
+        return held_out_gain(self.evidence, own)
+
+    def _only(self, family: Family, who: tuple[int, ...]) -> Family:
+        """Return the features of a family that are about some parameters."""
+        about = self.evidence.features.parameters
+        columns = tuple(c for c in family.columns if set(about[c]) <= set(who))
+        return replace(family, columns=columns)

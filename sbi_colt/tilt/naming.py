@@ -1,0 +1,279 @@
+"""Which families are wrong: tested alone and given those already named.
+
+1. Every family is tested alone, and Westfall and Young's adjustment is made over all.
+   Under q = p anything is named with a probability of at most the level.
+2. Of the significant ones, the family with the largest gain is named: the true
+   error's family explains most.
+3. A family "with x" has its own family's features too. It is named in the place of
+   its own family if it is significant given that family.
+4. A further family is named if it is significant alone and given all that is named, by
+   the larger of the two p-values, and if it clearly gains something beside them. This
+   holds for many pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from sbi_colt.tilt.families import MISSING, SUPPORT, WITH_X, Family
+from sbi_colt.tilt.logit import Gain, fit_tilt, held_out_gain
+from sbi_colt.tilt.score_test import Evidence, adjusted_p_values, family_p_values
+
+__all__ = ["NamedFamily", "name_families"]
+
+_MAX_NAMED = 4
+_NUM_REDRAWS_GIVEN = 299
+_ROUGH, _WORTH = 100.0, 0.5  # a penalty, and the share of the largest gain with it
+# Share of the largest gain from which a family explains nearly as much as the best.
+_NEARLY = 0.75
+# Share of truths far from all draws between which a region is missing; if more are,
+# q is somewhere else.
+_LEAST_MISSING, _MOST_MISSING = 0.05, 0.6
+# Share of the evidence against other families that may be left without them.
+_LITTLE_LEFT = 0.12
+# What a further family must gain beside those already named: standard errors, and a
+# share of the first one's gain. A tilt of an error that is large is never quite right,
+# and what it leaves looks like another error.
+_CLEAR, _LEAST_SHARE = 2.0, 0.15
+# What a tilt needs beside a family's own features to bring about that error alone.
+_SUPPORT = {"width": (SUPPORT,), "correlation": (SUPPORT, "width")}
+
+
+@dataclass(frozen=True)
+class NamedFamily:
+    """A family that is wrong.
+
+    Args:
+        family: The family.
+        p_value: Adjusted p-value under q = p of the first that is named; of a further
+            one the larger of that and the one given those that were named before.
+        gain: What correcting it would gain, beside those named before it.
+    """
+
+    family: Family
+    p_value: float
+    gain: Gain
+
+
+def name_families(
+    evidence: Evidence,
+    level: float,
+    num_redraws: int,
+    generator: torch.Generator,
+) -> tuple[float, tuple[NamedFamily, ...]]:
+    """Return the p-value of all families together, and those that are wrong.
+
+    Null hypothesis of the p-value: q = p. It is exact, with resolution 1 / (1 + B).
+
+    Args:
+        evidence: Features, terms of x, truths and weights.
+        level: Level of all tests.
+        num_redraws: How many times truths are re-drawn, B.
+        generator: CPU generator.
+    """
+    families = [
+        family
+        for family in evidence.features.families.values()
+        if family.name != SUPPORT and (not family.with_x or evidence.terms.shape[1])
+    ]
+    p_values, _ = family_p_values(evidence, families, num_redraws, generator)
+    adjusted = adjusted_p_values(p_values).tolist()
+    alone = {
+        family.name: p
+        for family, p in zip(families, adjusted, strict=True)
+        if p <= level
+    }
+    naming = _Naming(evidence, alone, level, num_redraws, generator)
+    return min(adjusted), tuple(naming.run())
+
+
+@dataclass
+class _Naming:
+    """The steps of `name_families` after the first."""
+
+    evidence: Evidence
+    alone: dict[str, float]  # adjusted p-values of the families significant alone
+    level: float
+    num_redraws: int
+    generator: torch.Generator
+    gains: dict[str, Gain] = field(default_factory=dict)
+    rough: dict[str, float] = field(default_factory=dict)
+
+    def run(self) -> list[NamedFamily]:
+        if self._only_missing():
+            gain = self._gain(MISSING)
+            return [NamedFamily(self._family(MISSING), self.alone[MISSING], gain)]
+        named: list[NamedFamily] = []
+        left, refused = dict(self.alone), set[str]()
+        while left and len(named) < _MAX_NAMED:
+            base = self._explaining(left, named)
+            name, p_value = self._with_or_without_x(base, left, named)
+            gain = self._further_gain(name, named) if named else self._gain(name)
+            if named and not self._is_clear(gain, named[0].gain):
+                refused.add(base)
+                left = self._without(left, refused)
+                continue
+            named.append(NamedFamily(self._family(name), p_value, gain))
+            left = self._still_wrong(named, refused)
+        return named
+
+    @staticmethod
+    def _is_clear(gain: Gain, first: Gain) -> bool:
+        """Return whether a further gain is worth a statement."""
+        return gain.mean >= max(_CLEAR * gain.error, _LEAST_SHARE * first.mean)
+
+    @staticmethod
+    def _without(left: dict[str, float], refused: set[str]) -> dict[str, float]:
+        return {n: p for n, p in left.items() if n.removesuffix(WITH_X) not in refused}
+
+    def _further_gain(self, name: str, named: Sequence[NamedFamily]) -> Gain:
+        """Return what a family gains beside those that are already named."""
+        before = [f for one in named for f in self._own(one.family.name)]
+        without = held_out_gain(self.evidence, before)
+        together = held_out_gain(self.evidence, [*before, *self._own(name)])
+        return Gain.of(together.each - without.each, together.penalty)
+
+    def _family(self, name: str) -> Family:
+        return self.evidence.features.families[name]
+
+    def _gain(self, name: str) -> Gain:
+        if name not in self.gains:
+            self.gains[name] = held_out_gain(self.evidence, self._own(name))
+        return self.gains[name]
+
+    def _rough_gain(self, name: str) -> float:
+        """Return the gain for one penalty: who comes into question at all."""
+        if name not in self.rough:
+            gain = held_out_gain(self.evidence, self._own(name), (_ROUGH,))
+            self.rough[name] = gain.mean
+        return self.rough[name]
+
+    def _own(self, name: str) -> list[Family]:
+        """Return the families that a tilt for a family has: without x, and with."""
+        both = [name.removesuffix(WITH_X), name]
+        return [self._family(each) for each in dict.fromkeys(both)]
+
+    def _only_missing(self) -> bool:
+        """Return whether nothing is wrong but that some truths are far from all draws.
+
+        Without the members that are alone, and without the bags whose truth is alone,
+        the truths of a posterior that only misses a region are like its draws. A tilt
+        cannot tell, because any feature that is large far out gains as much.
+        """
+        if MISSING not in self.alone:
+            return False
+        first = self._family(MISSING).columns[0]
+        is_alone = self.evidence.features.values[..., first] > 1e-6  # (N, M)
+        kept = ~is_alone[torch.arange(len(is_alone)), self.evidence.truth]
+        if not _LEAST_MISSING <= float((~kept).double().mean()) <= _MOST_MISSING:
+            return False
+        rest = self.evidence.at(kept).tilted(-1e9 * is_alone[kept].double())
+        families = [self._family(name) for name in self.alone if name != MISSING]
+        if not families:
+            return True
+        before, after = (
+            family_p_values(each, families, self.num_redraws, self.generator)[1].max()
+            for each in (self.evidence, rest)
+        )
+        return bool(after <= _LITTLE_LEFT * before)
+
+    def _explaining(self, left: dict[str, float], named: Sequence[NamedFamily]) -> str:
+        """Return the family, without x, that explains most.
+
+        Of those that gain nearly as much as the best, it is the one given which the
+        others are least wrong.
+        """
+        rough = {name: self._rough_gain(name) for name in left}
+        most = max(rough.values())
+        names = [n for n in left if rough[n] >= most - (1 - _WORTH) * abs(most)]
+        names.sort(key=lambda name: -self._gain(name).mean)
+        largest = self._gain(names[0]).mean
+        least = largest - (1 - _NEARLY) * abs(largest)
+        best: dict[str, str] = {}
+        for name in names:
+            if self._gain(name).mean >= least:
+                best.setdefault(name.removesuffix(WITH_X), name)
+        if len(best) == 1:
+            return next(iter(best))
+        others = [self._family(name) for name in self.alone]
+        return min(best, key=lambda base: self._left_over(best[base], others, named))
+
+    def _left_over(
+        self, name: str, families: Sequence[Family], named: Sequence[NamedFamily]
+    ) -> float:
+        """Return how wrong other families are given one and those already named."""
+        base = name.removesuffix(WITH_X)
+        done = {base, *(one.family.base for one in named)}
+        others = [family for family in families if family.base not in done]
+        given = [*(one.family.name for one in named), name]
+        excess = 0.0
+        for p_values, statistics in self._tests_given(given, others):
+            del p_values
+            excess = max(excess, float(statistics.max()))
+        return excess
+
+    def _with_or_without_x(
+        self, base: str, left: dict[str, float], named: Sequence[NamedFamily]
+    ) -> tuple[str, float]:
+        """Return the name of a family, with x where that matters, and its p-value."""
+        name = base + WITH_X
+        known = name in self.evidence.features.families
+        if not known or not self.evidence.terms.shape[1]:
+            return base, left[base]
+        given = [*(one.family.name for one in named), base]
+        ((p_values, _),) = self._tests_given(given, [self._family(name)])
+        follows = float(adjusted_p_values(p_values)[0])
+        better = self._gain(name).mean > self._gain(base).mean
+        clear = follows <= self.level / 5 or (follows <= self.level and better)
+        if clear or base not in left:
+            return name, left.get(name, follows)
+        return base, left[base]
+
+    def _still_wrong(
+        self, named: Sequence[NamedFamily], refused: set[str]
+    ) -> dict[str, float]:
+        """Return the larger p-values of those that are significant both ways."""
+        names = self._without(self.alone, refused | {one.family.base for one in named})
+        families = [self._family(name) for name in names]
+        found = {}
+        given = [one.family.name for one in named]
+        for group, (p_values, _) in zip(
+            _by_nuisance(families), self._tests_given(given, families), strict=True
+        ):
+            for family, p in zip(
+                group, adjusted_p_values(p_values).tolist(), strict=True
+            ):
+                found[family.name] = max(self.alone[family.name], p)
+        return {name: p for name, p in found.items() if p <= self.level}
+
+    def _tests_given(
+        self, given: Sequence[str], families: Sequence[Family]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield p-values and statistics of groups of families, given fitted ones."""
+        known = self.evidence.features.families
+        for group in _by_nuisance(families):
+            span = {f.name: f for name in given for f in self._own(name)}
+            for name in given:
+                for support in _SUPPORT.get(name.removesuffix(WITH_X), ()):
+                    if support in known and support not in {f.base for f in group}:
+                        span[support] = known[support]
+            penalty = self._gain(given[-1]).penalty
+            tilt = fit_tilt(self.evidence, list(span.values()), penalty)
+            yield family_p_values(
+                self.evidence.tilted(tilt.scores),
+                group,
+                min(self.num_redraws, _NUM_REDRAWS_GIVEN),
+                self.generator,
+                list(span.values()),
+            )
+
+
+def _by_nuisance(families: Sequence[Family]) -> list[list[Family]]:
+    """Return families in groups that are tested given the same fitted features."""
+    quadratic = [f for f in families if f.base in ("width", "correlation")]
+    others = [f for f in families if f.base not in ("width", "correlation")]
+    return [group for group in (others, quadratic) if group]

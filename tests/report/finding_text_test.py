@@ -1,0 +1,76 @@
+"""Findings in words."""
+
+import pytest
+
+from sbi_colt.report.finding_text import advise, describe, describe_all
+from sbi_colt.results.finding import FAMILIES, Finding
+
+NAMES = ("alpha", "beta", "gamma")
+
+
+def finding(family, size, unit="share", parameters=(2,), sign=1, **others):
+    return Finding(
+        family, 0.01, parameters, size=size, unit=unit, sign=sign, gain=0.24, **others
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (finding("width", 1.4, "ratio"), "gamma is 1.4 times too wide"),
+        (finding("width", 0.5, "ratio", sign=-1), "gamma is 2 times too narrow"),
+        (
+            finding("width", 1.4, "ratio", (0, 1, 2)),
+            "it is 1.4 times too wide (under-confident)",
+        ),
+        (
+            finding("shift", -0.5, "standard deviations", sign=-1, own_units=-30.0),
+            "gamma is too low by 0.5 posterior standard deviations (30 in its own "
+            "units)",
+        ),
+        (
+            finding("correlation", -0.7, "correlation", (0, 2), -1),
+            "the correlation of alpha and gamma is 0.7 too low",
+        ),
+        (
+            finding("width with x", 2.0, "ratio", feature=1, where="high"),
+            "gamma is 2 times too wide where x[1] is high",
+        ),
+        (
+            finding("missing", 0.15, parameters=(), sign=-1),
+            "it misses a region, perhaps a mode, with 15% of the true parameters",
+        ),
+        (
+            finding("shift with x", 1.0, "standard deviations", pattern="blind"),
+            "it ignores x",
+        ),
+    ],
+)
+def test_findings_in_words(found, text):
+    assert describe(found, NAMES, (3,)) == text
+
+
+def test_the_gain_is_said_once_for_each():
+    both = describe_all(
+        [
+            finding("width", 1.4, "ratio"),
+            finding("shift", 0.5, "standard deviations", (0,)),
+        ],
+        NAMES,
+    )
+    assert both[0] == "gamma is 1.4 times too wide; correcting it would gain 0.24 nats"
+    assert both[1].endswith("; correcting it would gain a further 0.24 nats")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_has_words_and_advice(family):
+    found = finding(family, 0.4, parameters=(0, 1))
+    assert describe(found, NAMES, (3,))
+    assert advise([found]).endswith(".")
+
+
+def test_more_simulations_are_not_advised_for_merged_modes():
+    merged = finding("shape", 0.05, pattern="modes")
+    assert "More simulations for the same density estimator do not help" in advise(
+        [merged]
+    )

@@ -1,0 +1,193 @@
+"""What is named for known errors, and what is not."""
+
+import pytest
+import torch
+from tilt_helpers import found_in, named_in, noise
+
+from sbi_colt import Draws
+from sbi_colt.benchmark.tasks.errors import ERRORS, ErrorTask
+from sbi_colt.diagnose import diagnose_draws
+from sbi_colt.tilt.bags import choose_members
+from sbi_colt.tilt.findings import find_errors
+
+
+def families(found):
+    return list(dict.fromkeys(finding.family for finding in found))
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("dim", [1, 3])
+def test_a_large_error_is_named_first(kind, dim):
+    error = ERRORS[kind]
+    if not error.least_dim <= dim <= error.most_dim:
+        pytest.skip("needs more parameters")
+    generator = torch.Generator().manual_seed(3)
+    draws = ErrorTask(kind, error.sizes[1], dim, 1).draws(1000, 100, generator)
+    found = found_in(draws.thetas, draws.xs, draws.samples, generator)
+    assert found[0].family in error.right
+    assert found[0].gain > 0
+
+
+@pytest.mark.parametrize(("width", "sign"), [(1.5, 1), (0.7, -1)])
+def test_a_wrong_width_is_named_with_its_ratio(generator, width, sign):
+    xs, members = noise(generator)
+    (found,) = found_in(members[0], xs, width * members[1:], generator)
+    assert (found.family, found.sign, found.parameters) == ("width", sign, (0, 1, 2))
+    assert found.interval[0] <= width <= found.interval[1]
+    assert found.unit == "ratio"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_shifted_parameter_is_named_with_its_direction(generator, sign):
+    xs, members = noise(generator)
+    samples = xs + 3 * members[1:]
+    samples[..., 1] += 1.5 * sign
+    (found,) = found_in(xs + 3 * members[0], xs, samples, generator)
+    assert (found.family, found.sign, found.parameters) == ("shift", sign, (1,))
+    assert found.size == pytest.approx(0.5 * sign, abs=0.15)
+    assert found.own_units == pytest.approx(1.5 * sign, abs=0.45)
+
+
+def test_parameters_with_different_errors_have_statements_of_their_own(generator):
+    xs, members = noise(generator, dim=2)
+    found = found_in(members[0], xs, members[1:] * torch.tensor([0.6, 1.6]), generator)
+    assert {(f.family, f.sign, f.parameters) for f in found} == {
+        ("width", -1, (0,)),
+        ("width", 1, (1,)),
+    }
+    assert found[0].gain >= found[1].gain
+
+
+def test_two_errors_are_both_named(generator):
+    xs, members = noise(generator, num_pairs=800)
+    samples = members[1:].clone()
+    samples[..., 0] += 0.6
+    samples[..., 2] *= 1.7
+    found = found_in(members[0], xs, samples, generator)
+    assert {(f.family, f.parameters) for f in found} == {
+        ("shift", (0,)),
+        ("width", (2,)),
+    }
+
+
+def test_a_posterior_that_ignores_x_is_blind(generator):
+    xs, members = noise(generator)
+    found = found_in(xs + members[0], xs, 2**0.5 * members[1:], generator)
+    assert (found[0].family, found[0].pattern) == ("shift with x", "blind")
+
+
+def test_an_error_that_changes_with_x_is_named_with_its_feature(generator):
+    xs, members = noise(generator)
+    samples = xs + members[1:]
+    samples[..., 2] += 0.6 * xs[:, 0]
+    (found,) = found_in(xs + members[0], xs, samples, generator)
+    assert (found.family, found.parameters, found.feature) == ("shift with x", (2,), 0)
+    assert found.where in ("low", "high")
+    assert found.sign == (1 if found.where == "high" else -1)
+    assert found.pattern == ""
+
+
+@pytest.mark.parametrize("law", ["lognormal", "cauchy"])
+def test_an_error_where_x_is_large_is_found_for_any_law_of_x(generator, law):
+    right = 0
+    for _ in range(10):
+        xs = torch.randn(300, 2, generator=generator)
+        wrong = xs[:, 1:] > 0
+        if law == "lognormal":
+            xs = xs.mul(2).exp()
+        else:
+            xs = xs / torch.randn(300, 1, generator=generator).abs()
+        members = torch.randn(51, 300, 1, generator=generator)
+        samples = torch.where(wrong, 2.5, 1.0) * members[1:]
+        found = found_in(members[0], xs, samples, generator)
+        right += (found[0].family, found[0].feature) == ("width with x", 1)
+    assert right >= 8
+
+
+@pytest.mark.parametrize(("width", "shift"), [(2.5, 0.0), (1.0, 0.9)])
+def test_an_error_that_is_the_same_at_every_x_does_not_depend_on_x(
+    generator, within_binomial_band, width, shift
+):
+    """Lognormal x: "with x" is named at the level only."""
+    with_x = 0
+    for _ in range(100):
+        xs = torch.randn(60, 2, generator=generator).mul(1.5).exp()
+        members = torch.randn(21, 60, 2, generator=generator)
+        samples = width * members[1:] + shift
+        _, names = named_in(members[0], xs, samples, generator)
+        assert names
+        with_x += any("with x" in name for name in names)
+    assert with_x <= 5 or within_binomial_band(with_x, 100, 0.05)
+
+
+def test_a_skewed_law_that_is_the_same_everywhere_depends_on_nothing(generator):
+    xs = torch.randn(1000, 1, generator=generator)
+    skewed = torch.rand(1000, 1, generator=generator).log().neg() - 1
+    samples = torch.randn(100, 1000, 1, generator=generator)
+    assert families(found_in(skewed, xs, samples, generator)) == ["shape"]
+
+
+def test_constant_columns_are_no_finding(generator):
+    xs, members = noise(generator, dim=2)
+    xs = torch.cat([xs, torch.ones(400, 1)], dim=1)
+    members = torch.cat([members, torch.ones(101, 400, 1)], dim=2)
+    assert found_in(members[0], xs, members[1:], generator) == ()
+
+
+@pytest.mark.parametrize("width", [0.3, 0.5, 0.7, 0.85])
+def test_a_narrow_posterior_misses_no_mode(generator, width):
+    xs, members = noise(generator, num_pairs=1000, dim=1)
+    found = found_in(members[0], xs, width * members[1:], generator)
+    assert [(f.family, f.sign) for f in found] == [("width", -1)]
+
+
+@pytest.mark.parametrize("num_samples", [5, 9])
+def test_nothing_is_named_for_few_draws(generator, num_samples):
+    xs, members = noise(generator, num_samples=num_samples)
+    assert found_in(members[0], xs, members[1:] + 3, generator) == ()
+
+
+@pytest.mark.parametrize("dim", [20, 30])
+def test_many_parameters(generator, dim):
+    xs, members = noise(generator, 60, 200, dim)
+    samples = members[1:].clone()
+    samples[..., 7] += 0.8
+    found = found_in(members[0], xs, samples, generator)
+    assert (found[0].family, found[0].parameters) == ("shift", (7,))
+
+
+def test_a_long_x_is_reduced(generator):
+    """A wave of 300 points whose height decides the width."""
+    height = torch.randn(400, 1, generator=generator)
+    xs = height * torch.linspace(1, 2, 300) + 0.1
+    members = torch.randn(61, 400, 1, generator=generator)
+    samples = members[1:] * torch.where(height > 0, 2.0, 1.0)
+    found = found_in(members[0], xs, samples, generator)
+    assert found[0].family == "width with x"
+
+
+def test_nothing_is_named_unless_the_verdict_rejects(generator):
+    """A method that never rejects, on draws that are wrong."""
+    xs, members = noise(generator, num_pairs=100, dim=1)
+    draws = Draws(members[0], xs, members[1:] + 2)
+
+    def never(own):
+        return 0.9
+
+    report = diagnose_draws(draws, methods=(never,), seed=0, show_progress_bar=False)
+    assert report.findings == ()
+    report = diagnose_draws(draws, methods=("sbc",), seed=0, show_progress_bar=False)
+    assert families(report.findings) == ["shift"]
+
+
+def test_weights_that_explain_the_error_leave_nothing(generator):
+    """q·w is shifted by a half, and so are the truths."""
+    found = 0
+    for _ in range(10):
+        xs, members = noise(generator, 99, 300, 1)
+        truths = members[0] + 0.5
+        weights = 0.5 * torch.cat([truths.unsqueeze(0), members[1:]])[..., 0]
+        bags = choose_members(truths, members[1:], generator, log_weights=weights)
+        found += bool(find_errors(bags, xs.double(), 0.05, generator))
+        assert found_in(truths, xs, members[1:], generator)
+    assert found <= 2

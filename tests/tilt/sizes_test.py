@@ -1,0 +1,78 @@
+"""Sizes of errors: right on average, and in their intervals as often as they say."""
+
+import pytest
+import torch
+from tilt_helpers import noise
+
+from sbi_colt.tilt.bags import choose_members
+from sbi_colt.tilt.sizes import Errors, measure
+
+
+def errors_of(truths, samples, generator):
+    return Errors.of(choose_members(truths, samples, generator))
+
+
+def changed(kind, generator, num_pairs=300, num_samples=50):
+    """Truths and draws with an error, its family, its parameters, its true size."""
+    _, members = noise(generator, num_samples, num_pairs, 2)
+    truth, draws = members[0], members[1:]
+    if kind == "shift":
+        return truth, draws - torch.tensor([0.0, 0.5]), "shift", (1,), -0.5
+    if kind == "wide":
+        return truth, 1.5 * draws, "width", (), 1.5
+    if kind == "narrow":
+        return truth, draws * torch.tensor([0.6, 1.0]), "width", (0,), 0.6
+    mixed = truth @ torch.tensor([[1.0, 0.8], [0.0, 0.6]])
+    return mixed, draws, "correlation", (0, 1), -0.8
+
+
+@pytest.mark.parametrize("kind", ["shift", "wide", "narrow", "correlation"])
+def test_intervals_cover(generator, within_binomial_band, kind):
+    covered, runs = 0, 200
+    for _ in range(runs):
+        truth, draws, base, who, value = changed(kind, generator)
+        size = measure(errors_of(truth, draws, generator), base, who)
+        covered += size.low <= value <= size.high
+    assert within_binomial_band(covered, runs, 0.945)
+    assert size.sign == (1 if kind == "wide" else -1)
+
+
+@pytest.mark.parametrize("num_samples", [11, 100])
+def test_a_correct_posterior_has_a_ratio_of_one(generator, num_samples):
+    """Few draws make errors larger, which must not look like a wrong width."""
+    _, members = noise(generator, num_samples, 20_000, 1)
+    size = measure(errors_of(members[0], members[1:], generator), "width", (0,))
+    assert size.value == pytest.approx(1.0, abs=0.025)
+
+
+def test_a_shift_is_also_in_the_units_of_the_parameter(generator):
+    _, members = noise(generator, 50, 4000, 1)
+    size = measure(
+        errors_of(10 * members[0], 10 * members[1:] + 5, generator), "shift", (0,)
+    )
+    assert size.value == pytest.approx(0.5, abs=0.06)
+    assert size.own_units == pytest.approx(5.0, abs=0.6)
+
+
+def test_patterns_of_shapes(generator):
+    _, members = noise(generator, 100, 4000, 1)
+    sides = torch.randint(2, (4000, 1), generator=generator) * 2 - 1
+    modes = 0.95 * sides + (1 - 0.95**2) ** 0.5 * members[0]
+    skewed = torch.rand(4000, 1, generator=generator).log().neg() - 1
+    found = measure(errors_of(modes, members[1:], generator), "shape", (0,))
+    assert found.pattern == "modes"
+    assert found.value < 0.1
+    found = measure(errors_of(skewed, members[1:], generator), "shape", (0,))
+    assert found.pattern == "skew"
+    assert found.value == pytest.approx(0.63, abs=0.03)
+
+
+def test_weights_move_the_reference(generator):
+    """Truths from q·w have no error once the draws are weighted by w."""
+    _, members = noise(generator, 400, 2000, 1)
+    weights = members[..., 0].clone()  # q·w is shifted by one
+    weights[0] += 1
+    bags = choose_members(
+        members[0] + 1, members[1:], generator, log_weights=weights, max_members=401
+    )
+    assert abs(measure(Errors.of(bags), "shift", (0,)).value) < 0.08
