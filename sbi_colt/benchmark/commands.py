@@ -27,6 +27,7 @@ _COMMANDS = {
     "published": "posteriors of sbi on problems of the sbi benchmark, and their truth",
     "sampling": "time of posterior draws, here and in sbi",
     "predictive": "features and probes of the data side, on many simulators",
+    "findings": "what is named for posteriors with one known error each",
     "curvature": "how strongly the curved family is bent",
 }
 

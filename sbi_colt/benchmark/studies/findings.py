@@ -1,0 +1,164 @@
+"""What is named first for posteriors with one known error each: a confusion table.
+
+There are 26 kinds of error, each in two sizes, with 1, 2, 5 and 10 parameters and with
+300 and 1000 pairs, 100 draws per x, and five kinds of correct posteriors. The right
+answers are part of the tasks (`sbi_colt.benchmark.tasks.errors`). The verdict is the
+exact p-value of all families together (Westfall and Young's smallest p-value), because
+CoLT on every problem would take days. Intervals of sizes are those of the true error's
+family and parameter, whether or not it was named. The rules were chosen on other seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from tqdm.auto import tqdm
+
+from sbi_colt.benchmark.grid.rows import metadata
+from sbi_colt.benchmark.studies.shared import JOBS, QUIET, at_least
+from sbi_colt.benchmark.tasks.error_sizes import true_size
+from sbi_colt.benchmark.tasks.errors import ERRORS, NULLS, ErrorTask
+from sbi_colt.draws import Draws
+from sbi_colt.randomness import generator_from
+from sbi_colt.sampling.parallel import in_parallel, one_thread
+from sbi_colt.tilt.bags import choose_members
+from sbi_colt.tilt.findings import find_errors
+from sbi_colt.tilt.sizes import Errors, measure
+
+OPTIONS = {
+    **JOBS,
+    **QUIET,
+    "--kinds": {"nargs": "+", "metavar": "KIND", "help": "some of the kinds only"},
+    "--dims": {"nargs": "+", "type": at_least(1), "default": [1, 2, 5, 10]},
+    "--pairs": {"nargs": "+", "type": at_least(10), "default": [300, 1000]},
+    "--repetitions": {
+        "type": at_least(1),
+        "default": 8,
+        "metavar": "NUM",
+        "help": "repetitions of each cell (default: 8)",
+    },
+    "--first-seed": {
+        "type": at_least(0),
+        "default": 1000,
+        "metavar": "SEED",
+        "help": "seed of the first repetition; the rules were chosen below 1000",
+    },
+    "--out": {
+        "type": Path,
+        "default": Path("findings.csv"),
+        "metavar": "FILE",
+        "help": "the CSV file (default: %(default)s)",
+    },
+}
+_NUM_DRAWS, _LEVEL = 100, 0.05
+_COLUMNS = ("kind", "size", "dim", "pairs", "seed", "named", "parameters", "covered")
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the table; each run is a row of the CSV file."""
+    cells = [
+        (kind, size, dim, pairs, options.first_seed + repetition)
+        for kind, error in {**ERRORS, **NULLS}.items()
+        if not options.kinds or kind in options.kinds
+        for dim in options.dims
+        if error.least_dim <= dim <= error.most_dim
+        for pairs in options.pairs
+        for size in dict.fromkeys(error.sizes)
+        # As many correct posteriors as wrong ones of a kind.
+        for repetition in range(options.repetitions * (1 + (kind in NULLS)))
+    ]
+    found = tqdm(
+        in_parallel(_measure, cells, options.jobs),
+        total=len(cells),
+        desc="Runs",
+        disable=options.quiet,
+    )
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with options.out.open("w", encoding="utf-8", newline="") as file:
+        file.write(metadata(options.command_line))
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for cell, row in zip(cells, found, strict=True):
+            kind, size, *rest = cell
+            writer.writerow([kind, f"{size:.4g}", *rest, *row])
+            file.flush()
+    yield from findings_lines(options.out)
+
+
+def _measure(
+    kind: str, size: float, dim: int, num_pairs: int, seed: int
+) -> tuple[str, str, str]:
+    """Return the families that are named, the first one's parameters, and coverage."""
+    with one_thread():
+        task = ErrorTask(kind, size, dim, seed)
+        generator = generator_from(seed, kind, repr(size), dim, num_pairs)
+        draws = task.draws(num_pairs, _NUM_DRAWS, generator)
+        bags = choose_members(draws.thetas, draws.samples, generator)
+        xs = draws.xs.double()
+        found = find_errors(bags, xs, _LEVEL, generator)
+        names = dict.fromkeys(finding.family for finding in found)
+        first = ".".join(map(str, found[0].parameters)) if found else ""
+        return "; ".join(names), first, _covered(task, draws)
+
+
+def _covered(task: ErrorTask, draws: Draws) -> str:
+    """Return whether the interval of the true error's size has the true size."""
+    if task.kind in NULLS:
+        return ""
+    size = true_size(task)
+    bags = choose_members(draws.thetas, draws.samples, torch.Generator().manual_seed(0))
+    errors = Errors.of(bags)
+    if size.feature is not None:
+        order = draws.xs[:, size.feature].argsort()
+        errors = errors.at(order.tensor_split(3)[2])
+    own = measure(errors, size.base, size.parameters)
+    return str(int(own.low <= size.value(own.pattern) <= own.high))
+
+
+def findings_lines(path: Path) -> Iterator[str]:
+    """Yield the confusion table of a file of this command."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(line for line in file if line[0] != "#"))
+    by_kind: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in rows:
+        by_kind[row["kind"]].append(row)
+    head = f"{'named':>7}{'right':>7}{'more':>6}{'covered':>9}"
+    yield f"{'kind of error':<27}{'runs':>5}{head}  others named first"
+    total: Counter[str] = Counter()
+    for kind, own in by_kind.items():
+        right = {**ERRORS, **NULLS}[kind].right
+        names = [row["named"].split("; ") for row in own if row["named"]]
+        first = Counter(name[0] for name in names)
+        hits = sum(count for name, count in first.items() if name in right)
+        more = sum(len(name) > 1 for name in names)
+        covered = [int(row["covered"]) for row in own if row["covered"]]
+        wrong = ", ".join(f"{n} {c}" for n, c in first.most_common() if n not in right)
+        group = "null" if kind in NULLS else "wrong"
+        total += Counter(
+            {f"{group} runs": len(own), f"{group} named": len(names), "right": hits}
+        )
+        yield (
+            f"{kind:<27}{len(own):>5}{_ratio(len(names), len(own)):>7}"
+            f"{_ratio(hits, len(names)):>7}{_ratio(more, len(names)):>6}"
+            f"{_ratio(sum(covered), len(covered)):>9}  {wrong}"
+        )
+    yield ""
+    yield (
+        "Where something is named, the first family is right in "
+        f"{_ratio(total['right'], total['wrong named'])} of "
+        f"{total['wrong named']} runs."
+    )
+    yield (
+        "Correct posteriors: something is named in "
+        f"{_ratio(total['null named'], total['null runs'])} of "
+        f"{total['null runs']} runs, at a level of {_LEVEL:g}."
+    )
+
+
+def _ratio(count: int, total: int) -> str:
+    return f"{count / total:.2f}" if total else "-"
