@@ -1,8 +1,9 @@
 """Files of results: one row for each measurement, in a CSV file that can be resumed.
 
 A row is a frozen dataclass. Its first field is the key, a dataclass too, which tells
-the row from all others; the other fields are measured numbers. Lines that start with
-``#`` are comments: the commands and the versions that made the rows below them.
+the row from all others; the other fields are measured numbers or words. Lines that
+start with ``#`` are comments: the commands and the versions that made the rows below
+them.
 """
 
 from __future__ import annotations
@@ -101,8 +102,9 @@ def _parsed(kind: Any, texts: Iterator[str]) -> Any:
 
 
 def _texts(row: Any) -> list[str]:
-    key, *numbers = (getattr(row, field.name) for field in fields(row))
-    return [*_key_texts(key), *(f"{number:.6g}" for number in numbers)]
+    key, *measured = (getattr(row, field.name) for field in fields(row))
+    texts = (own if isinstance(own, str) else f"{own:.6g}" for own in measured)
+    return [*_key_texts(key), *texts]
 
 
 def _key_texts(key: Any) -> list[str]:

@@ -11,21 +11,26 @@ family and parameter, whether or not it was named. The rules were chosen on othe
 from __future__ import annotations
 
 import argparse
-import csv
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
-from tqdm.auto import tqdm
 
-from sbi_colt.benchmark.grid.rows import metadata
-from sbi_colt.benchmark.studies.shared import JOBS, QUIET, at_least
+from sbi_colt.benchmark.row_files import append_rows, rows_so_far
+from sbi_colt.benchmark.studies.shared import (
+    JOBS,
+    QUIET,
+    at_least,
+    count_option,
+    in_parallel_with_bar,
+    out_option,
+)
 from sbi_colt.benchmark.tasks.error_sizes import true_size
 from sbi_colt.benchmark.tasks.errors import ERRORS, NULLS, ErrorTask
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from
-from sbi_colt.sampling.parallel import in_parallel, one_thread
+from sbi_colt.sampling.parallel import one_thread
 from sbi_colt.tilt.bags import choose_members
 from sbi_colt.tilt.findings import find_errors
 from sbi_colt.tilt.sizes import Errors, measure
@@ -36,33 +41,43 @@ OPTIONS = {
     "--kinds": {"nargs": "+", "metavar": "KIND", "help": "some of the kinds only"},
     "--dims": {"nargs": "+", "type": at_least(1), "default": [1, 2, 5, 10]},
     "--pairs": {"nargs": "+", "type": at_least(10), "default": [300, 1000]},
-    "--repetitions": {
-        "type": at_least(1),
-        "default": 8,
-        "metavar": "NUM",
-        "help": "repetitions of each cell (default: 8)",
-    },
+    "--repetitions": count_option("repetitions of each cell (default: 8)", 8),
     "--first-seed": {
         "type": at_least(0),
         "default": 1000,
         "metavar": "SEED",
         "help": "seed of the first repetition; the rules were chosen below 1000",
     },
-    "--out": {
-        "type": Path,
-        "default": Path("findings.csv"),
-        "metavar": "FILE",
-        "help": "the CSV file (default: %(default)s)",
-    },
+    **out_option("findings.csv"),
 }
 _NUM_DRAWS, _LEVEL = 100, 0.05
-_COLUMNS = ("kind", "size", "dim", "pairs", "seed", "named", "parameters", "covered")
+
+
+@dataclass(frozen=True)
+class FindingsKey:
+    """One run: a kind of error, its size, and the data."""
+
+    kind: str
+    size: float
+    dim: int
+    pairs: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class FindingsRow:
+    """What was found in a run."""
+
+    key: FindingsKey
+    named: str  # families, the first one first
+    parameters: str  # of the first finding
+    covered: str  # "1" if the interval has the true size, "0" if not, "" if none has
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Yield the table; each run is a row of the CSV file."""
-    cells = [
-        (kind, size, dim, pairs, options.first_seed + repetition)
+    keys = [
+        FindingsKey(kind, float(f"{size:.4g}"), dim, pairs, seed)
         for kind, error in {**ERRORS, **NULLS}.items()
         if not options.kinds or kind in options.kinds
         for dim in options.dims
@@ -70,40 +85,33 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         for pairs in options.pairs
         for size in dict.fromkeys(error.sizes)
         # As many correct posteriors as wrong ones of a kind.
-        for repetition in range(options.repetitions * (1 + (kind in NULLS)))
+        for seed in _seeds(options, 1 + (kind in NULLS))
     ]
-    found = tqdm(
-        in_parallel(_measure, cells, options.jobs),
-        total=len(cells),
-        desc="Runs",
-        disable=options.quiet,
-    )
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with options.out.open("w", encoding="utf-8", newline="") as file:
-        file.write(metadata(options.command_line))
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        for cell, row in zip(cells, found, strict=True):
-            kind, size, *rest = cell
-            writer.writerow([kind, f"{size:.4g}", *rest, *row])
-            file.flush()
-    yield from findings_lines(options.out)
+    done = {row.key for row in rows_so_far(options.out, FindingsRow)}
+    jobs = [(key,) for key in keys if key not in done]
+    for row in in_parallel_with_bar(_measure, jobs, options, "Runs"):
+        append_rows(options.out, [row], options.command_line)
+    asked = set(keys)
+    rows = rows_so_far(options.out, FindingsRow)
+    yield from findings_lines([row for row in rows if row.key in asked])
 
 
-def _measure(
-    kind: str, size: float, dim: int, num_pairs: int, seed: int
-) -> tuple[str, str, str]:
-    """Return the families that are named, the first one's parameters, and coverage."""
+def _seeds(options: argparse.Namespace, factor: int) -> range:
+    first = options.first_seed
+    return range(first, first + factor * options.repetitions)
+
+
+def _measure(key: FindingsKey) -> FindingsRow:
     with one_thread():
-        task = ErrorTask(kind, size, dim, seed)
-        generator = generator_from(seed, kind, repr(size), dim, num_pairs)
-        draws = task.draws(num_pairs, _NUM_DRAWS, generator)
+        task = ErrorTask(key.kind, key.size, key.dim, key.seed)
+        where = (key.kind, repr(key.size), key.dim, key.pairs)
+        generator = generator_from(key.seed, *where)
+        draws = task.draws(key.pairs, _NUM_DRAWS, generator)
         bags = choose_members(draws.thetas, draws.samples, generator)
-        xs = draws.xs.double()
-        found = find_errors(bags, xs, _LEVEL, generator)
+        found = find_errors(bags, draws.xs.double(), _LEVEL, generator)
         names = dict.fromkeys(finding.family for finding in found)
         first = ".".join(map(str, found[0].parameters)) if found else ""
-        return "; ".join(names), first, _covered(task, draws)
+        return FindingsRow(key, "; ".join(names), first, _covered(task, draws))
 
 
 def _covered(task: ErrorTask, draws: Draws) -> str:
@@ -120,23 +128,21 @@ def _covered(task: ErrorTask, draws: Draws) -> str:
     return str(int(own.low <= size.value(own.pattern) <= own.high))
 
 
-def findings_lines(path: Path) -> Iterator[str]:
-    """Yield the confusion table of a file of this command."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(line for line in file if line[0] != "#"))
-    by_kind: dict[str, list[dict[str, str]]] = defaultdict(list)
+def findings_lines(rows: Sequence[FindingsRow]) -> Iterator[str]:
+    """Yield the confusion table."""
+    by_kind: dict[str, list[FindingsRow]] = defaultdict(list)
     for row in rows:
-        by_kind[row["kind"]].append(row)
+        by_kind[row.key.kind].append(row)
     head = f"{'named':>7}{'right':>7}{'more':>6}{'covered':>9}"
     yield f"{'kind of error':<27}{'runs':>5}{head}  others named first"
     total: Counter[str] = Counter()
     for kind, own in by_kind.items():
         right = {**ERRORS, **NULLS}[kind].right
-        names = [row["named"].split("; ") for row in own if row["named"]]
+        names = [row.named.split("; ") for row in own if row.named]
         first = Counter(name[0] for name in names)
         hits = sum(count for name, count in first.items() if name in right)
         more = sum(len(name) > 1 for name in names)
-        covered = [int(row["covered"]) for row in own if row["covered"]]
+        covered = [int(row.covered) for row in own if row.covered]
         wrong = ", ".join(f"{n} {c}" for n, c in first.most_common() if n not in right)
         group = "null" if kind in NULLS else "wrong"
         total += Counter(
