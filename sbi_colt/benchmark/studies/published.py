@@ -7,8 +7,10 @@ accuracy of a classifier (C2ST) and ratios of widths. Beside it stand the parame
 side, the data side and the verdict of diagnose, and SBC, TARP and L-C2ST.
 
 The budget "default" is that of diagnose; "large" has 5000 pairs with 100 draws and 5000
-replicates, without L-C2ST and NLE. NLE, whose draws are slow, gets the data side alone
-as its verdict; its parameter side is measured by itself, with 50 xs and 100 draws.
+replicates, without L-C2ST and NLE. FMPE, whose draws take milliseconds each, has 50,000
+draws in all: 50 for each x, or 10. NLE, whose draws are slower still, gets the data
+side alone as its verdict; its parameter side is measured by itself, with 50 xs and 100
+draws.
 
 Posteriors and truths are kept in a folder and rows in a CSV file, so that an
 interrupted run goes on (training: an hour on one core; a budget: another hour).
@@ -58,6 +60,7 @@ _BUDGETS: dict[str, dict[str, Any]] = {
         "methods": ("colt", "predictive", "sbc", "tarp"),
     },
 }
+_FMPE_DRAWS = {"default": 50, "large": 10}  # for each x
 _SLOW_SAMPLER = {"num_simulations": 50, "num_posterior_samples": 100}
 _DATA_STEPS = ("replicates", "predictive")
 _LEVEL = 0.05
@@ -157,7 +160,10 @@ def measure(run: Run, posterior: Any, truth: Truth) -> PublishedRow:
         parameters = report_of(methods=methods, **_SLOW_SAMPLER)
         data = report_of(methods=("predictive",))
     else:
-        parameters = data = report_of(**_BUDGETS[run.budget])
+        budget = dict(_BUDGETS[run.budget])
+        if which.estimator == "fmpe":
+            budget["num_posterior_samples"] = _FMPE_DRAWS[run.budget]
+        parameters = data = report_of(**budget)
     share, seconds = math.nan, math.nan
     if run.budget == "default" and not is_slow:
         share, seconds = _lc2st(which, posterior, run.seed)
