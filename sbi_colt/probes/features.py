@@ -9,10 +9,11 @@ heavy tails. `DataFeatures` turns each into at most ten components, in four step
    number that is never negative may have a = 0 and a smaller c, which is its logarithm
    down to about c, if the spreads of different bags become more alike.
 2. *Describe.* The named features are these numbers themselves where there are at most
-   20, otherwise their first principal components; from 8 numbers on also summaries that
-   know the shape of x (mean, spread, quantiles, autocorrelations, for each channel);
-   and the outputs of the user's embedding net, beside all others, because an embedding
-   may have discarded just what is missing.
+   20; otherwise the few numbers whose variance between bags is largest beside that
+   within bags, and the first principal components of all; from 8 numbers on also
+   summaries that know the shape of x (mean, spread, quantiles, autocorrelations, for
+   each channel); and the outputs of the user's embedding net, beside all others,
+   because an embedding may have discarded just what is missing.
 3. *Whiten* with the covariance W within bags, pooled over the training bags and shrunk
    towards its diagonal. A bag of ten members is too small for a covariance of its own.
 4. *Discriminate.* Where θ' is wrong, x and its replicates differ as the data of
@@ -46,6 +47,7 @@ from sbi_colt.probes.summaries import LEAST_SUMMARISED, summaries, summary_names
 __all__ = ["DataFeatures"]
 
 _MAX_RAW = 20  # numbers in x that are features themselves; more are projected
+_NUM_CHOSEN = 4  # numbers of longer xs that are features themselves
 _NUM_PROJECTED = 12  # principal components of longer xs
 _NUM_EMBEDDED = 8  # principal components of the embedding net's outputs
 _NUM_KEPT = 10  # components that probes see
@@ -80,8 +82,8 @@ class DataFeatures(nn.Module):
         >>> features = DataFeatures.fit(members, (400,))
         >>> features.of_bags(members).shape  # 30 bags of a series and 9 replicates
         torch.Size([30, 10, 11])
-        >>> features.names[0], features.names[-1]
-        ('component 1 (mean)', 'distance from the bag')
+        >>> features.feature_names[-1], features.names[-1]
+        ('autocorrelation of absolute deviations', 'distance from the bag')
     """
 
     origin: Tensor
@@ -90,6 +92,7 @@ class DataFeatures(nn.Module):
     scale: Tensor
     x_mean: Tensor
     x_scale: Tensor
+    chosen: Tensor
     centre: Tensor
     axes: Tensor
     embedded_centre: Tensor
@@ -109,6 +112,7 @@ class DataFeatures(nn.Module):
         vectors = ("origin", "unit", "middle", "scale", "x_mean", "x_scale", "centre")
         for name in vectors:
             self._buffer(name, (size,))
+        self.register_buffer("chosen", torch.arange(size))
         self._buffer("axes", (size, 0))
         for name in ("embedded_centre", "feature_middle", "feature_scale"):
             self._buffer(name, (0,))
@@ -142,6 +146,7 @@ class DataFeatures(nn.Module):
         self.middle, self.scale = _robust_scales(_squash(few, self.origin, self.unit))
         self.x_mean, self.x_scale = _moments(few)
         if few.shape[1] > _MAX_RAW:
+            self.chosen = _most_telling(self._squash(some), _NUM_CHOSEN)
             self.centre, self.axes = _principal_axes(self._squash(few), _NUM_PROJECTED)
         if self.embedding_net is not None:
             self.embedded_centre, self.embedded_axes = _principal_axes(
@@ -201,12 +206,10 @@ class DataFeatures(nn.Module):
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the features that `describe` returns."""
-        if self.axes.shape[1]:
-            own = [f"principal component {i + 1}" for i in range(self.axes.shape[1])]
-        else:
-            places = torch.cartesian_prod(*(torch.arange(n) for n in self.x_shape))
-            places = places.reshape(-1, len(self.x_shape)).tolist()
-            own = [f"x[{', '.join(map(str, place))}]" for place in places]
+        places = torch.cartesian_prod(*(torch.arange(n) for n in self.x_shape))
+        places = places.reshape(-1, len(self.x_shape))[self.chosen.cpu()].tolist()
+        own = [f"x[{', '.join(map(str, place))}]" for place in places]
+        own += [f"principal component {i + 1}" for i in range(self.axes.shape[1])]
         if len(self.origin) >= LEAST_SUMMARISED:
             own += summary_names(self.x_shape)
         number = self.embedded_axes.shape[1]
@@ -241,9 +244,7 @@ class DataFeatures(nn.Module):
 
     def _features_of_part(self, rows: Tensor) -> Tensor:
         squashed = self._squash(rows)
-        parts = [squashed]
-        if self.axes.shape[1]:
-            parts = [(squashed - self.centre) @ self.axes]
+        parts = [squashed[:, self.chosen], (squashed - self.centre) @ self.axes]
         if len(self.origin) >= LEAST_SUMMARISED:
             parts.append(summaries(squashed, self.x_shape))
         if self.embedding_net is not None:
@@ -331,6 +332,17 @@ def _unlikeness(members: Tensor) -> Tensor:
     variances = members.var(dim=1)  # (n, D)
     floor = 1e-3 * variances.mean(dim=0) + 1e-300
     return (variances + floor).log().std(dim=0, correction=0)
+
+
+def _most_telling(members: Tensor, number: int) -> Tensor:
+    """Return the places of the numbers of bags ``(n, M, D)`` in which bags differ most.
+
+    They have the largest ratios of variances between bags and within bags.
+    """
+    within = members.var(dim=1, correction=0).mean(dim=0)  # (D,)
+    between = members.mean(dim=1).var(dim=0, correction=0)
+    ratios = torch.where(within > 0, between / within.clamp_min(1e-300), 0.0)
+    return ratios.topk(number).indices.sort().values
 
 
 def _principal_axes(rows: Tensor, number: int) -> tuple[Tensor, Tensor]:

@@ -54,6 +54,14 @@ def test_there_are_few_components_with_names(shape, generator):
     assert len(features.feature_names) == features.describe(members).shape[-1] <= 48
 
 
+def test_one_telling_number_among_many_is_found(generator):
+    members = torch.randn(45, 7, 300, generator=generator)
+    members[:, :, 17] *= 0.05
+    members[:, :, 17] += torch.randn(45, 1, generator=generator)
+    features = DataFeatures.fit(members, (3, 100))
+    assert features.names[0] == "component 1 (x[0, 17])"
+
+
 @pytest.mark.parametrize("dim", [1, 5, 12, 60])
 @pytest.mark.parametrize(
     "make",
