@@ -54,10 +54,10 @@ def find_errors(
     if not named:
         return ()
     describe = _Describing(evidence, terms, Errors.of(bags), x_features, level)
+    if named[0].family.name == "shift with x" and _ignores_x(bags):
+        return (describe.blindness(named[0]),)
     first, *others = (describe.findings(one) for one in named)
     found = [*first, *(f for own in others for f in own if describe.is_off(f))]
-    if found[0].family == "shift with x" and _ignores_x(bags):
-        found[0] = replace(found[0], pattern="blind")
     return tuple(found)
 
 
@@ -107,6 +107,12 @@ class _Describing:
             for one, gain in zip(made, gains, strict=True)
         ]
         return sorted(made, key=lambda one: -one.gain)
+
+    def blindness(self, named: NamedFamily) -> Finding:
+        """Return one finding for all that a posterior which ignores x has wrong."""
+        everything = tuple(range(self.errors.errors.shape[1]))
+        whole = self._finding(named, everything)
+        return replace(whole, parameters=(), feature=None, where="", pattern="blind")
 
     def is_off(self, finding: Finding) -> bool:
         """Return whether the interval of a size leaves out what would be right."""
