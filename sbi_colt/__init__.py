@@ -23,7 +23,8 @@ the front doors down: each file imports only what stands below it.)
 - probe: ``probes`` (a score for every member of a bag), ``config``;
 - test: ``stats`` (ranks, re-drawing, intervals), ``colt``, ``run_colt``, ``baselines``
   (SBC, TARP, coverage, C2ST), ``methods``; ``results`` holds what they return;
-- report: ``report`` (findings, sentences, figures, pages, files).
+- report: ``tilt`` (what is wrong: families of errors, gains and sizes), ``report``
+  (sentences, figures, pages, files).
 
 ``diagnose``, ``compare``, ``cli`` and ``demo`` are the front doors. ``benchmark`` has
 tasks with known answers; only the command line imports it. ``checks``, ``arrays``,

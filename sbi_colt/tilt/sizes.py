@@ -116,7 +116,7 @@ class Errors:
         return cls(
             errors.squeeze(1),
             (mean - truth).squeeze(1),
-            (column * outer).sum(dim=1),
+            (column * outer).sum(dim=1) * _fewer(size.squeeze(2)),
             scaled.transpose(1, 2) @ (column * scaled),
             _ranks(truth, bags.members, column),
             _ranks(
@@ -168,8 +168,11 @@ def _shift(errors: Errors, chosen: list[int]) -> Size:
 def _width(errors: Errors, chosen: list[int]) -> Size:
     own = errors.errors[:, chosen]
     squares = (own - own.mean(dim=0)).square()
-    size = squares.mean(dim=0).clamp_min(1e-300) * len(own) / max(1, len(own) - 1)
+    size = squares.mean(dim=0) * len(own) / max(1, len(own) - 1)
     reference = errors.reference[:, chosen].mean(dim=0).clamp_min(1e-300)
+    # The mean of finitely many draws is noise of its own, on both sides.
+    noise = reference * float((1 / (errors.num_draws + 1)).mean())
+    reference, size = reference - noise, (size - noise).clamp_min(1e-300)
     logs = (reference / size).log() / 2  # (p,)
     value = float(logs.mean())
     error = _standard_error((squares / size).mean(dim=1) / 2)
@@ -228,9 +231,24 @@ def _share(
 
 
 def _ranks(truth: Tensor, members: Tensor, weights: Tensor) -> Tensor:
-    """Return the weight of the draws below the truth, and half that of ties."""
+    """Return (r + 1/2) / (K + 1), r the draws below the truth and half its ties."""
+    size = 1 / weights.square().sum(dim=1)  # K, or the effective number
     below = (weights * (members < truth)).sum(dim=1)
-    return below + (weights * (members == truth)).sum(dim=1) / 2
+    below = below + (weights * (members == truth)).sum(dim=1) / 2
+    return (size * below + 0.5) / (size + 1)
+
+
+def _fewer(size: Tensor) -> Tensor:
+    """Return E t² of a truth among K draws over that of a draw among K − 1 others.
+
+    E t² = (1 + 1/K) (K − 1) / (K − 3) for Gaussian draws.
+    """
+    size = size.clamp_min(5)
+
+    def mean_square(count: Tensor) -> Tensor:
+        return (1 + 1 / count) * (count - 1) / (count - 3)
+
+    return mean_square(size) / mean_square(size - 1)
 
 
 def _standard_error(values: Tensor) -> float:

@@ -90,11 +90,8 @@ def run(options: argparse.Namespace, repetitions: int = 40) -> Iterator[str]:
         yield _line("mean, without none", _means(tables[1]))
         yield f"Power, trained on {_DEFAULT:.0%}, of the parameter side alone, and of"
         yield "both sides if the data side sees nothing: by the smaller p-value with"
-        shares = (
-            f"{SHARE_OF_PARAMETERS:g} (parameters) and {1 - SHARE_OF_PARAMETERS:.2g}"
-        )
-        yield f"weights {shares} (data), with equal weights,"
-        yield "or by Fisher's product."
+        yield f"weights {SHARE_OF_PARAMETERS:g} and {1 - SHARE_OF_PARAMETERS:.2g}, with"
+        yield "equal weights, or by Fisher's product."
 
 
 def _powers(p_values: Sequence[tuple[float, float]]) -> Cell:
