@@ -13,8 +13,6 @@ from sbi_colt.checks import check_number
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
-from sbi_colt.probes.coordinates import Scales
-from sbi_colt.probes.networks import x_features
 from sbi_colt.randomness import digest, generator_from, resolve_seed
 from sbi_colt.report.diagnostic import Cost, DiagnosticReport, overall_p_value
 from sbi_colt.results.finding import Finding
@@ -239,16 +237,12 @@ def _run_methods(
 def _explain(
     draws: Draws, settings: MethodSettings, level: float
 ) -> tuple[Finding, ...]:
-    """Return what is wrong."""
+    """Return what is wrong; errors that depend on x name a number of x itself."""
     key = digest(draws.thetas, draws.xs)
     generator = generator_from(settings.seed, "findings", key)
     bags = choose_members(draws.thetas, draws.samples, generator)
-    net = settings.config.embedding_net
-    features = draws.xs.reshape(len(draws), -1)
-    if net is not None:
-        scales = Scales.of(draws.thetas, draws.xs, draws.samples)
-        features = x_features(draws.xs, scales, net)
-    return find_errors(bags, features.cpu().double(), level, generator)
+    features = draws.xs.reshape(len(draws), -1).cpu().double()
+    return find_errors(bags, features, level, generator)
 
 
 def _checked_names(names: Sequence[str] | None, dim: int) -> tuple[str, ...]:

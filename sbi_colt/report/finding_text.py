@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from sbi_colt.results.finding import Finding
@@ -106,7 +107,7 @@ def _shift(finding: Finding, names: tuple[str, ...]) -> str:
     state = "too high" if finding.sign > 0 else "too low"
     text = f"{who} {verb} {state} by {abs(finding.size):.2g} posterior standard"
     text += " deviations"
-    if len(finding.parameters) == 1 and finding.own_units == finding.own_units:
+    if len(finding.parameters) == 1 and not math.isnan(finding.own_units):
         text += f" ({abs(finding.own_units):.2g} in its own units)"
     return text
 

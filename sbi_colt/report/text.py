@@ -48,9 +48,8 @@ _PROBE = (
 
 _SIDE = {"colt": "parameters", "predictive": "data"}
 _MASS = {"colt": "posterior mass", "predictive": "predictive mass"}
-# How much more the data side must certify than the parameter side to say that the
-# posterior discards information.
-_MUCH_MORE = 0.1
+# What the data side must certify to say that the posterior discards information.
+_MUCH = 0.1
 _USE_X = (
     "make the posterior use x: check that x reaches the network, use a larger or other "
     "embedding net or more summary statistics, train a larger network for longer and "
@@ -180,10 +179,9 @@ def _what_is_wrong(report: DiagnosticReport) -> Iterator[str]:
         )
     if discards:
         yield (
-            "The data side finds much more than the parameter side. Such a posterior "
-            "is nearly calibrated, but parameters drawn from it do not explain the x "
-            "that they were drawn for: it is far wider than it has to be, or in the "
-            "wrong place at single xs."
+            "Such a posterior is nearly calibrated, but parameters drawn from it do "
+            "not explain the x that they were drawn for: it is far wider than it has "
+            "to be, or in the wrong place at single xs."
         )
     yield from _where(report)
     use_x = discards or _only_data(report)
@@ -196,13 +194,21 @@ def _only_data(report: DiagnosticReport) -> bool:
 
 
 def _discards_information(report: DiagnosticReport) -> bool:
-    """Return whether the data side finds much more than the parameter side."""
+    """Return whether the posterior does not use information in x.
+
+    Its draws do not explain their x, by a certified distance. Either parameters show
+    much less than that, less than half; or each parameter is calibrated, as SBC sees
+    it, and what is wrong with it depends on x.
+    """
     sides, bounds = report.sides, report.bounds
-    if len(sides) < 2:
+    if len(sides) < 2 or bounds["predictive"] < _MUCH:
         return False
-    parameters, data = sides["colt"], sides["predictive"]
-    more = data.distance_excess >= 2 * parameters.distance_excess
-    return more and bounds["predictive"] >= bounds["colt"] + _MUCH_MORE
+    parameters, data = (sides[name].distance_excess for name in ("colt", "predictive"))
+    if bounds["predictive"] >= bounds["colt"] + _MUCH and data >= 2 * parameters:
+        return True
+    sbc = report.results.get("sbc")
+    is_calibrated = sbc is not None and sbc.p_value > report.level
+    return is_calibrated and all(f.family.endswith("with x") for f in report.findings)
 
 
 def _how_wrong(report: DiagnosticReport) -> str:

@@ -1,7 +1,10 @@
 """Findings in words."""
 
 import pytest
+import torch
+from torch.distributions import MultivariateNormal
 
+from sbi_colt import CoLTConfig, diagnose
 from sbi_colt.report.finding_text import advise, describe, describe_all
 from sbi_colt.results.finding import FAMILIES, Finding
 
@@ -74,3 +77,32 @@ def test_more_simulations_are_not_advised_for_merged_modes():
     assert "More simulations for the same density estimator do not help" in advise(
         [merged]
     )
+
+
+def _ignores_second(xs, num):
+    """Right in the first parameter; the second comes from the prior."""
+    first = xs[:, :1] / 1.04 + (0.04 / 1.04) ** 0.5 * torch.randn(num, len(xs), 1)
+    return torch.cat([first, torch.randn(num, len(xs), 1)], dim=2)
+
+
+def _shifted(xs, num):
+    noise = torch.randn(num, *xs.shape)
+    return xs / 1.04 + (0.04 / 1.04) ** 0.5 * (noise + 2)
+
+
+@pytest.mark.parametrize(("posterior", "said"), [(_ignores_second, 1), (_shifted, 0)])
+def test_discarded_information_is_told_from_a_shift(posterior, said):
+    """Both are wrong by far on both sides; only one is calibrated."""
+    report = diagnose(
+        posterior,
+        MultivariateNormal(torch.zeros(2), torch.eye(2)),
+        lambda thetas: thetas + 0.2 * torch.randn_like(thetas),
+        num_simulations=400,
+        num_posterior_samples=100,
+        methods=("colt", "predictive", "sbc"),
+        config=CoLTConfig(settings={"ball": {"max_epochs": 5}}),
+        seed=0,
+        show_progress_bar=False,
+    )
+    assert report.rejected
+    assert ("discards information in x" in str(report)) == bool(said)
