@@ -136,13 +136,20 @@ def _shape(finding: Finding, names: tuple[str, ...]) -> str:
         )
     if finding.pattern == "modes":
         return (
-            f"it merges modes of {who}: only {share} of true values are in the central "
-            "third of its draws"
+            f"it merges modes of {who}: {_few(finding.size)} in the central third of "
+            "its draws"
         )
     state = "too heavy" if finding.sign > 0 else "too light"
     return (
         f"the shape of {who} is wrong, for example tails that are {state}: {share} of "
         "true values are in the central third of its draws"
+    )
+
+
+def _few(share: float) -> str:
+    """Return a small share of true values, with its verb."""
+    return (
+        "no true value is" if share < 0.005 else f"only {share:.0%} of true values are"
     )
 
 
