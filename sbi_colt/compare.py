@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -201,12 +202,16 @@ def draw_for_each(
             checkpoint=None if checkpoint is None else Path(checkpoint) / str(number),
             **options,
         )
-        spent[name] = Spent(
-            {"sampling": sum(own_cost.seconds.values())},
-            for_pairs + own_cost.num_simulations,
+        spent[name] = replace(
+            own_cost,
+            seconds={"sampling": sum(own_cost.seconds.values())},
+            num_simulations=for_pairs + own_cost.num_simulations,
         )
     shared = torch.stack([own.mask for own in draws.values()]).all(dim=0)
     have_data = all(own.predictive is not None for own in draws.values())
+    for name, own in draws.items():
+        if own.predictive is not None and not have_data:
+            spent[name] = replace(spent[name], left_out="another")
     selected = {
         name: own.select(shared[own.index]).with_predictive(
             own.predictive if have_data else None

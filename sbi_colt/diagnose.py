@@ -214,7 +214,16 @@ def _report(
         seed=settings.seed,
         x_shape=tuple(draws.xs.shape[1:]),
         replicates=draws.predictive if "predictive" in results else None,
+        left_out=spent.left_out,
+        failed_share=_failed_share(draws, spent),
     )
+
+
+def _failed_share(draws: Draws, spent: Spent) -> float | None:
+    """Return the share of the θ' at which the simulator fails again and again."""
+    if draws.predictive is None:
+        return spent.failed_share
+    return float((~draws.predictive.mask).double().mean())
 
 
 def _run_methods(

@@ -61,9 +61,9 @@ class Draws:
             as S = 0, where only the data side is wanted.
         predictive: The data side, or `None`: draws with the roles swapped, made by
             `make_predictive`. Splits and selections do not keep it.
-        drawn: On a data side, which θ' the posterior drew, with shape ``(n,)``; `None`
-            for all. The other θ' are true parameters: their bags are valid, whatever
-            the posterior is, and say nothing about it.
+        drawn: On a data side, at which xs the posterior could be sampled, with shape
+            ``(n,)``; `None` for all. The other θ' are true parameters: their bags are
+            valid, whatever the posterior is, and say nothing about it.
         mask: For internal use, with ``index``: draws that were checked before.
         index: For internal use.
         keys: For internal use: fingerprints of the pairs.
@@ -134,7 +134,7 @@ class Draws:
 
     @property
     def num_drawn(self) -> int:
-        """On a data side, the bags that test the posterior: θ' is a draw of it."""
+        """On a data side, the bags that test the posterior: it was sampled there."""
         return len(self) if self.drawn is None else int(self.drawn.sum())
 
     @property
@@ -276,8 +276,8 @@ class Draws:
         It has ``thetas (N, d)``, ``xs (N, …)`` and ``samples (S, N, d)``. For the data
         side it has ``replicates (M, n, …)`` and ``thetas_of_posterior (n, d)``, which
         belong to the first n xs, or to ``replicated_xs (n, …)`` where that is there;
-        ``samples`` is then optional. Where ``drawn (n,)`` is there, it says which of
-        ``thetas_of_posterior`` the posterior drew.
+        ``samples`` is then optional. Where ``drawn (n,)`` is there, it says at which of
+        these xs the posterior could be sampled.
         """
         try:
             with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -334,8 +334,8 @@ def make_predictive(
             not be one of the draws that the parameter side looks at, but it may be a
             random member of the whole bag, true parameter included.
         replicates: Data simulated from θ', with shape ``(M, n, …)``.
-        drawn: Which θ' the posterior drew, with shape ``(n,)``; `None` for all. The
-            true parameter may stand in for the others.
+        drawn: At which xs the posterior could be sampled, with shape ``(n,)``; `None`
+            for all. The true parameter may stand in at the others.
         shuffle: Whether to shuffle the replicates at each x.
 
     Raises:

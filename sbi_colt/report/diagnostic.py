@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from sbi_colt.checks import check_integer, check_number
+from sbi_colt.checks import check_choice, check_integer, check_number, check_share
 from sbi_colt.draws import Draws
 from sbi_colt.files import refused, write_text
 from sbi_colt.report.figures import plot_report
@@ -24,6 +24,8 @@ from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.combine import both_sides_p_value, holm
 
 __all__ = ["Cost", "DiagnosticReport", "overall_p_value"]
+
+LEFT_OUT = ("", "off", "failing", "few", "another")
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,14 @@ class DiagnosticReport:
         replicates: Observations and replicates of the data side, or `None`:
             ``replicates.thetas (n, D)`` are observations, flattened, ``samples
             (M, n, D)`` their replicates and ``xs (n, d)`` the parameters θ'.
+        left_out: Why there is no data side although there was a simulator: ``"off"``
+            (it was not asked for), ``"failing"`` (the simulator fails at most of the
+            θ'), ``"few"`` (too few bags have a posterior draw) or ``"another"`` (it
+            could not be made for another posterior of the comparison). Empty where
+            there is one, and where there was no simulator.
+        failed_share: Share of the θ', the parameters that the posterior drew, at which
+            the simulator fails again and again: a finding of its own. `None` where
+            nothing was simulated from them.
 
     Example:
         >>> import torch
@@ -107,9 +117,14 @@ class DiagnosticReport:
     seed: int
     x_shape: tuple[int, ...]
     replicates: Draws | None = None
+    left_out: str = ""
+    failed_share: float | None = None
 
     def __post_init__(self):
         check_number("level", self.level, "a number in (0, 1)", lambda v: 0 < v < 1)
+        check_choice("left_out", self.left_out, LEFT_OUT)
+        if self.failed_share is not None:
+            check_share("failed_share", self.failed_share)
         if not self.results:
             raise ValueError("results: expected at least one method, got none.")
         colt = self.colt
@@ -145,6 +160,12 @@ class DiagnosticReport:
         return result if isinstance(result, CoLTResult) else None
 
     @property
+    def predictive(self) -> CoLTResult | None:
+        """The result of the data side, where it is among the methods."""
+        result = self.results.get("predictive")
+        return result if isinstance(result, CoLTResult) else None
+
+    @property
     def num_replicates(self) -> int:
         """Replicates that the data side asked for, those of dropped pairs included."""
         if self.replicates is None:
@@ -155,21 +176,9 @@ class DiagnosticReport:
     def num_drawn(self) -> int:
         """Bags of the data side that test the posterior.
 
-        At the others θ' is the true parameter: the posterior could not be sampled
-        there, or chance chose the true parameter among the members of the bag.
+        At the others the posterior could not be sampled, and θ' is the true parameter.
         """
         return 0 if self.replicates is None else self.replicates.num_drawn
-
-    @property
-    def failed_share(self) -> float | None:
-        """Share of the θ' at which the simulator fails again and again.
-
-        Parameters that the posterior draws where the simulator cannot work are a
-        finding of their own. `None` without a data side.
-        """
-        if self.replicates is None:
-            return None
-        return float((~self.replicates.mask).double().mean())
 
     @property
     def sides(self) -> dict[str, CoLTResult]:
@@ -323,6 +332,7 @@ class DiagnosticReport:
             "detectable_distance": self.detectable,
             "num_drawn": self.num_drawn,
             "failed_share": self.failed_share,
+            "left_out": self.left_out,
             "cost": {
                 "num_simulations": self.cost.num_simulations,
                 "num_posterior_samples": self.cost.num_posterior_samples,

@@ -57,6 +57,8 @@ def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
         "cost": {**vars(report.cost), "seconds": dict(report.cost.seconds)},
         "seed": report.seed,
         "x_shape": list(report.x_shape),
+        "left_out": report.left_out,
+        "failed_share": report.failed_share,
         "results": {},
     }
     tensors: dict[str, Tensor] = {}
@@ -105,6 +107,8 @@ def load_report(
         "seed": header["seed"],
         "x_shape": tuple(header["x_shape"]),
         "replicates": _load_replicates(tensors),
+        "left_out": header["left_out"],
+        "failed_share": header["failed_share"],
     }
 
 

@@ -46,6 +46,18 @@ _PROBE = (
     "from a centre; its regions hold the parameters with the smallest numbers"
 )
 
+# How a missing data side could be tested, or why it is missing.
+_LEFT_OUT = {
+    "": "diagnose(…, simulator=simulator) tests it.",
+    "off": "diagnose with the default methods and num_replicates tests it.",
+    "failing": "The data side would test it. It was left out, because the simulator "
+    "fails at too many of the parameters that the posterior draws.",
+    "few": "The data side would test it. It was left out, because too few of its bags "
+    "have a draw of the posterior: use more pairs (num_simulations, "
+    "num_replicated_pairs), more posterior draws per x, or more time.",
+    "another": "The data side would test it. It was left out, because it could not be "
+    "made for another posterior of the comparison.",
+}
 _SIDE = {"colt": "parameters", "predictive": "data"}
 _MASS = {"colt": "posterior mass", "predictive": "predictive mass"}
 # What the data side must certify to say that the posterior discards information.
@@ -278,7 +290,7 @@ def _beside(report: DiagnosticReport) -> Iterator[str]:
         yield (
             "Not tested: whether the posterior uses all the information in x. A "
             "posterior that discards information can pass every test of parameters, "
-            "however wide it is. diagnose(…, simulator=simulator) tests it."
+            f"however wide it is. {_LEFT_OUT[report.left_out]}"
         )
     if _only_data(report):
         yield (
@@ -286,19 +298,18 @@ def _beside(report: DiagnosticReport) -> Iterator[str]:
             "or in combinations of them, that x does not inform. diagnose with the "
             "default methods tests them too, with many posterior draws for each x."
         )
-    if report.replicates is None:
-        return
-    if report.num_drawn < len(report.replicates):
+    if report.replicates is not None and report.num_drawn < len(report.replicates):
         yield (
             f"Data side: {report.num_drawn} of {len(report.replicates)} bags test the "
             "posterior. In the other bags the true parameter stands in for a posterior "
-            "draw, because the posterior could not be sampled there or by chance. They "
-            "keep the p-value exact, but say nothing about the posterior."
+            "draw, because the posterior could not be sampled there. They keep the "
+            "p-value exact, but say nothing about the posterior."
         )
     if report.failed_share:
         yield (
             f"Simulator: it fails at {percent(report.failed_share)} of the parameters "
-            "that the posterior draws. The data side leaves their pairs out."
+            "that the posterior draws. This is a finding of its own: such parameters "
+            "cannot explain any x. The data side leaves their pairs out."
         )
 
 

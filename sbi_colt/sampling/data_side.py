@@ -9,41 +9,58 @@ import torch
 from torch import Tensor
 
 from sbi_colt.arrays import clean_pairs
-from sbi_colt.checks import warn_caller
 from sbi_colt.draws import Draws
 from sbi_colt.sampling.at_xs import check_dimension, sample_posterior
-from sbi_colt.sampling.pool import SamplingError
 from sbi_colt.sampling.replicates import (
     FEWEST,
     ReplicateOptions,
+    TooFewBags,
     choose_pairs,
     draws_of_posterior,
     replicate,
 )
 from sbi_colt.sampling.simulator import Simulator
 
-__all__ = ["add_data_side", "draw_for_data_side", "with_enough_drawn"]
+__all__ = ["add_data_side", "draw_for_data_side"]
 
 
-def with_enough_drawn(draws: Draws) -> Draws:
-    """Return draws without a data side that has too few draws of the posterior."""
-    data = draws.predictive
-    if data is None or data.num_drawn >= FEWEST:
-        return draws
-    text = (
-        f"posterior: only {data.num_drawn} of {len(data.mask)} bags on the data side "
-        f"have a draw of the posterior and its replicates; at least {FEWEST} are "
-        "needed. Use more pairs (num_simulations, num_replicated_pairs), more "
-        "posterior draws per x, or more time."
-    )
-    if draws.num_posterior_samples == 0:
-        raise SamplingError(text)
-    warn_caller(f"{text} The data side is left out.")
-    return draws.with_predictive(None)
+def _check_drawn(
+    num_drawn: int, total: int, fewest: int, failed_share: float | None = None
+) -> None:
+    """Raise if too few bags of the data side would test the posterior."""
+    if num_drawn < fewest:
+        raise TooFewBags(
+            f"posterior: only {num_drawn} of {total} bags on the data side have a draw "
+            f"of the posterior and its replicates; at least {fewest} are needed. Use "
+            "more pairs (num_simulations, num_replicated_pairs), more posterior draws "
+            "per x, or more time.",
+            failed_share,
+        )
+
+
+def _replicated(
+    simulator: Simulator,
+    xs: Tensor,
+    thetas: Tensor,
+    how: ReplicateOptions,
+    drawn: Tensor,
+    fewest: int,
+) -> Draws:
+    """Return the data side, if enough of its bags test the posterior."""
+    total = len(drawn)
+    _check_drawn(int(drawn.sum()), total, fewest)  # before the simulations
+    data = replicate(simulator, xs, thetas, how, drawn)
+    _check_drawn(data.num_drawn, total, fewest, float((~data.mask).double().mean()))
+    return data
 
 
 def add_data_side(
-    draws: Draws, thetas: Any, xs: Any, simulator: Simulator, how: ReplicateOptions
+    draws: Draws,
+    thetas: Any,
+    xs: Any,
+    simulator: Simulator,
+    how: ReplicateOptions,
+    fewest: int = FEWEST,
 ) -> Draws:
     """Return draws with a data side: replicates at members of their bags.
 
@@ -53,6 +70,11 @@ def add_data_side(
         xs: Their observations, with shape ``(N, …)``.
         simulator: The simulator.
         how: How many replicates, and how.
+        fewest: So many bags must have a draw of the posterior. The test is exact with
+            any number, but fewer say nothing.
+
+    Raises:
+        TooFewBags: Too few bags would test the posterior.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # xs with a NaN were reported before
@@ -63,7 +85,7 @@ def add_data_side(
     primes, drawn = draws_of_posterior(draws, places, thetas[here], how.seed)
     primes = primes.to(thetas.dtype)  # the simulator gets θ' in the precision of θ*
     return draws.with_predictive(
-        replicate(simulator, xs[here].to(primes.device), primes, how, drawn)
+        _replicated(simulator, xs[here].to(primes.device), primes, how, drawn, fewest)
     )
 
 
@@ -82,6 +104,7 @@ def draw_for_data_side(
     """
     pairs = Draws(thetas, xs, cast(Tensor, None)).to(device)
     chosen = choose_pairs(len(pairs), how).to(device)
+    _check_drawn(len(chosen), len(chosen), FEWEST)
     result = sample_posterior(
         posterior,
         pairs.xs[chosen],
@@ -98,5 +121,5 @@ def draw_for_data_side(
         complete, result.samples[0].to(pairs.thetas), pairs.thetas[chosen]
     )
     return pairs.with_predictive(
-        replicate(simulator, pairs.xs[chosen], of_posterior, how, result.mask)
+        _replicated(simulator, pairs.xs[chosen], of_posterior, how, result.mask, FEWEST)
     )

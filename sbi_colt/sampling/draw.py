@@ -13,17 +13,17 @@ from typing import Any
 import torch
 
 from sbi_colt.arrays import as_tensor, check_finite, clean_pairs, in_one_precision
-from sbi_colt.checks import check_integer, checked_device
+from sbi_colt.checks import check_integer, checked_device, warn_caller
 from sbi_colt.draws import Draws
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.sampling.at_xs import check_dimension, run_seed, sample_posterior
-from sbi_colt.sampling.data_side import (
-    add_data_side,
-    draw_for_data_side,
-    with_enough_drawn,
-)
+from sbi_colt.sampling.data_side import add_data_side, draw_for_data_side
 from sbi_colt.sampling.pairs import find_simulator, make_pairs
-from sbi_colt.sampling.replicates import ReplicateOptions, num_replicated
+from sbi_colt.sampling.replicates import (
+    ReplicateOptions,
+    TooFewBags,
+    num_replicated,
+)
 from sbi_colt.sampling.simulator import Simulator
 
 __all__ = ["Spent", "draw", "draw_at_pairs", "make_draws", "ready_pairs"]
@@ -140,6 +140,7 @@ def make_draws(
     )
     how = replace(how, num_replicated_pairs=number)
     clock.add("simulation")
+    left_out, failed_share = "", None
     if known is not None and not parameter_side:
         draws = draw_for_data_side(posterior, thetas, xs, known, how, device, **options)
         clock.add("sampling and replicates")
@@ -148,10 +149,17 @@ def make_draws(
         draws = draw_at_pairs(posterior, thetas, xs, num_posterior_samples, **sampling)
         clock.add("sampling")
         if known is not None and how.num_replicates:
-            draws = add_data_side(draws, thetas, xs, known, how)
+            try:
+                draws = add_data_side(draws, thetas, xs, known, how)
+            except TooFewBags as error:
+                warn_caller(f"{error} The data side is left out.")
+                failed_share = error.failed_share
+                left_out = "failing" if failed_share else "few"
             clock.add("replicates")
+        elif known is not None:
+            left_out = "off"
     num_spent = 0 if known is None else known.num_spent - before
-    return with_enough_drawn(draws), Spent(clock.seconds, num_spent)
+    return draws, Spent(clock.seconds, num_spent, left_out, failed_share)
 
 
 def ready_pairs(
@@ -187,15 +195,20 @@ def ready_pairs(
 
 @dataclass(frozen=True)
 class Spent:
-    """What draws cost.
+    """What draws cost, and why they have no data side.
 
     Args:
         seconds: Seconds by step.
         num_simulations: Simulations, trial calls and failures included.
+        left_out: Why there is a simulator but no data side; see `DiagnosticReport`.
+        failed_share: Share of the θ' at which the simulator fails, if the data side
+            was left out after that was seen.
     """
 
     seconds: dict[str, float]
     num_simulations: int
+    left_out: str = ""
+    failed_share: float | None = None
 
 
 class Clock:

@@ -35,11 +35,13 @@ from sbi_colt.draws import Draws, check_randomness, make_predictive
 from sbi_colt.randomness import digest, generator_from
 from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.pairs import simulate_at
-from sbi_colt.sampling.simulator import SimulationError, Simulator
+from sbi_colt.sampling.pool import SamplingError
+from sbi_colt.sampling.simulator import Simulator
 
 __all__ = [
     "FEWEST",
     "ReplicateOptions",
+    "TooFewBags",
     "choose_pairs",
     "draws_of_posterior",
     "num_replicated",
@@ -54,6 +56,20 @@ _SHARE_REPLICATED = 0.15
 _MIN_REPLICATED = 50
 # Fewer bags than this say nothing once they are split into training and test bags.
 FEWEST = 20
+
+
+class TooFewBags(SamplingError):
+    """The data side has too few bags to be tested.
+
+    Args:
+        message: What a person reads.
+        failed_share: Share of the θ' at which the simulator fails; `None` where that
+            was not looked for.
+    """
+
+    def __init__(self, message: str, failed_share: float | None = None):
+        super().__init__(message)
+        self.failed_share = failed_share
 
 
 @dataclass(frozen=True)
@@ -102,6 +118,11 @@ def choose_pairs(num_pairs: int, options: ReplicateOptions) -> Tensor:
     """
     generator = generator_from(options.seed, "replicated pairs")
     order = torch.randperm(num_pairs, generator=generator)
+    if (options.num_replicated_pairs or 0) > num_pairs:
+        warn_caller(
+            f"num_replicated_pairs: there are only {num_pairs} pairs, so {num_pairs} "
+            f"have replicates instead of {options.num_replicated_pairs}."
+        )
     return order[: options.num_replicated_pairs or num_replicated(num_pairs)]
 
 
@@ -118,7 +139,7 @@ def draws_of_posterior(
         seed: Seed of the run.
 
     Returns:
-        The members, ``(n, d)``, and which of them the posterior drew, ``(n,)``.
+        The members, ``(n, d)``, and at which xs there are draws, ``(n,)``.
     """
     rows = torch.full((len(draws.mask),), -1)
     rows[draws.index] = torch.arange(len(draws))
@@ -126,9 +147,9 @@ def draws_of_posterior(
     size = draws.num_posterior_samples + 1
     generator = generator_from(seed, "members of bags")
     members = torch.randint(size, rows.shape, generator=generator)
-    drawn = (rows >= 0) & (members > 0)
+    drawn = rows >= 0
     picked = draws.samples[(members - 1).clamp_min(0), rows]
-    here = drawn.to(picked.device).unsqueeze(1)
+    here = (drawn & (members > 0)).to(picked.device).unsqueeze(1)
     return torch.where(here, picked, thetas.to(picked)), drawn
 
 
@@ -146,7 +167,8 @@ def replicate(
         xs: Observations, finite, with shape ``(n, …)``.
         thetas: One θ' for each x, with shape ``(n, d)``.
         options: How many, and how.
-        drawn: Which θ' the posterior drew, with shape ``(n,)``; `None` for all.
+        drawn: At which xs the posterior could be sampled, with shape ``(n,)``; `None`
+            for all.
 
     Returns:
         Draws with the roles swapped; ``mask`` tells which of the n pairs were kept.
@@ -252,10 +274,11 @@ def _report_failures(kept: Tensor, errors: list[str]) -> None:
     lost, total = int((~kept).sum()), len(kept)
     said = f"; the first error was: {errors[0]}" if errors else ""
     if total - lost < min(FEWEST, total):
-        raise SimulationError(
-            f"simulator: it failed at {lost} of {total} parameters that the posterior "
-            f"drew{said}. The data side needs at least {FEWEST} pairs: mend the "
-            "simulator, or leave the data side out (num_replicates=0)."
+        raise TooFewBags(
+            f"posterior: the simulator fails at {lost} of {total} parameters that the "
+            f"posterior drew{said}. Either the posterior is in the wrong place, or the "
+            f"simulator fails by itself. The data side needs at least {FEWEST} pairs.",
+            lost / total,
         )
     if errors:
         text = f"simulator: {len(errors)} simulations at posterior draws failed{said}."

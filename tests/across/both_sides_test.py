@@ -147,7 +147,7 @@ def both_sides(problem, num_pairs, num_samples, num_replicates, i, keep=None):
         num_replicates, num_pairs, seed=i, show_progress_bar=False
     )
     simulator = find_simulator(problem.simulate, None, thetas, i)
-    return add_data_side(draws, thetas, xs, simulator, options)
+    return add_data_side(draws, thetas, xs, simulator, options, fewest=0)
 
 
 def p_values(make):
@@ -216,7 +216,7 @@ def test_a_simulator_that_fails_for_some_data_keeps_the_data_side_exact(
         draws = Draws(thetas, xs, problem.posterior(xs, 10))
         options = ReplicateOptions(5, 40, seed=i, show_progress_bar=False)
         simulator = find_simulator(fails, None, thetas, i)
-        return add_data_side(draws, thetas, xs, simulator, options)
+        return add_data_side(draws, thetas, xs, simulator, options, fewest=0)
 
     with pytest.warns(UserWarning, match="failed"):
         _, data, _ = p_values(make)

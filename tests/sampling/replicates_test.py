@@ -20,14 +20,13 @@ from sbi_colt.report.text import percent
 from sbi_colt.sampling.data_side import add_data_side
 from sbi_colt.sampling.draw import make_draws
 from sbi_colt.sampling.pairs import find_simulator
-from sbi_colt.sampling.pool import SamplingError
 from sbi_colt.sampling.replicates import (
     ReplicateOptions,
+    TooFewBags,
     choose_pairs,
     draws_of_posterior,
     replicate,
 )
-from sbi_colt.sampling.simulator import SimulationError
 
 QUIET = {"show_progress_bar": False}
 QUICK = CoLTConfig(probes=("mahalanobis",), data_probes=("mahalanobis",))
@@ -99,7 +98,7 @@ def test_theta_is_any_member_of_the_bag():
     draws = Draws(thetas, xs, samples)
     found, drawn = draws_of_posterior(draws, torch.arange(2000), thetas, seed=0)
     assert 930 <= int(found.sum()) <= 1070
-    assert torch.equal(found[:, 0] == 1, drawn)
+    assert drawn.all()
 
 
 def test_true_parameters_stand_in_where_there_are_no_draws():
@@ -172,8 +171,75 @@ def test_a_simulator_that_nearly_always_fails_is_an_error():
         return torch.where(thetas > 5, torch.nan, simulator(thetas))
 
     thetas = torch.arange(40.0).unsqueeze(1)
-    with pytest.raises(SimulationError, match="failed at 34 of 40 parameters"):
+    with pytest.raises(TooFewBags, match="posterior: .* at 34 of 40") as caught:
         replicated(fails, thetas)
+    assert caught.value.failed_share == 34 / 40
+
+
+def far_posterior(xs, num):
+    """Draws at which `only_small` fails, nearly always."""
+    return 5 + posterior(xs, num)
+
+
+def only_small(thetas):
+    return torch.where(thetas[:, :1] > 4, torch.nan, simulator(thetas))
+
+
+def test_a_posterior_where_the_simulator_fails_has_a_report(tmp_path):
+    given = {"num_simulations": 60, "num_posterior_samples": 20, "seed": 0, **QUIET}
+    given |= {"config": QUICK}
+    with pytest.warns(UserWarning, match="posterior: the simulator fails.*is left out"):
+        report = diagnose(far_posterior, PRIOR, only_small, **given)
+    assert "predictive" not in report
+    assert report.left_out == "failing"
+    assert report.failed_share > 0.6
+    report.save(tmp_path / "report.npz")
+    loaded = DiagnosticReport.load(tmp_path / "report.npz")
+    assert words(loaded) == words(report)
+    assert f"fails at {percent(report.failed_share)} of the parameters" in words(report)
+    assert "left out, because the simulator fails" in words(report)
+    with pytest.raises(TooFewBags, match="^posterior: the simulator fails"):
+        diagnose(far_posterior, PRIOR, only_small, methods=("predictive",), **given)
+    with pytest.warns(UserWarning, match="is left out"):
+        both = compare({"a": posterior, "b": far_posterior}, PRIOR, only_small, **given)
+    assert (both["a"].left_out, both["b"].left_out) == ("another", "failing")
+    assert both["b"].failed_share > 0.6
+
+
+@pytest.mark.parametrize("methods", [None, ("predictive",)])
+def test_too_few_pairs_are_named_before_they_are_replicated(methods):
+    calls = []
+
+    def counted(thetas):
+        calls.append(len(thetas))
+        return simulator(thetas)
+
+    given = {"num_simulations": 60, "num_posterior_samples": 20, "seed": 0, **QUIET}
+    given |= {"config": QUICK, "num_replicated_pairs": 19, "methods": methods}
+    if methods is None:
+        with pytest.warns(UserWarning, match="of 19 bags.*at least 20 are needed"):
+            report = diagnose(posterior, PRIOR, counted, **given)
+        assert report.left_out == "few"
+        assert "too few of its bags" in words(report)
+        assert "simulator=simulator" not in words(report)
+    else:
+        with pytest.raises(TooFewBags, match="of 19 bags"):
+            diagnose(posterior, PRIOR, counted, **given)
+    assert sum(calls) < 100  # pairs and trials
+
+
+def test_a_data_side_that_was_not_asked_for_is_called_so():
+    given = {"num_simulations": 60, "num_posterior_samples": 20, "seed": 0, **QUIET}
+    report = diagnose(posterior, PRIOR, simulator, methods=("sbc",), **given)
+    assert report.left_out == "off"
+    assert "simulator=simulator" not in words(report)
+
+
+def test_more_replicated_pairs_than_pairs_are_named():
+    with pytest.warns(UserWarning, match="only 60 pairs, so 60 have replicates"):
+        data = made(num_replicated_pairs=61).predictive
+    assert data is not None
+    assert len(data) == 60
 
 
 def seeded(thetas):
@@ -378,14 +444,29 @@ def test_bags_that_test_the_posterior_are_counted(methods, tmp_path):
     data = report.replicates
     assert data is not None
     sampled = data.thetas[:, 0] < 0.5
-    share = 1 if len(methods) == 1 else 20 / 21  # or chance chose the true parameter
-    assert share * int(sampled.sum()) - 8 < report.num_drawn <= int(sampled.sum())
+    assert torch.equal(data.drawn, sampled)
     assert len(data) == 50
-    assert not data.drawn[~sampled].any()
     assert f"{report.num_drawn} of 50 bags test the posterior" in words(report)
     assert report.to_dict()["num_drawn"] == report.num_drawn
     report.save(tmp_path / "report.npz")
     assert words(DiagnosticReport.load(tmp_path / "report.npz")) == words(report)
+
+
+def test_a_true_parameter_that_chance_chose_is_not_worth_a_sentence():
+    """With 4 draws per x, a fifth of the θ' are true parameters."""
+    report = diagnose(
+        posterior,
+        PRIOR,
+        simulator,
+        num_simulations=60,
+        num_posterior_samples=4,
+        methods=("predictive", "sbc"),
+        config=QUICK,
+        seed=0,
+        **QUIET,
+    )
+    assert report.num_drawn == 50
+    assert "bags test the posterior" not in words(report)
 
 
 @pytest.mark.parametrize("methods", [("predictive",), ("predictive", "sbc")])
@@ -409,7 +490,7 @@ def test_a_data_side_of_few_draws_is_left_out():
     assert report.replicates is None
     with (
         pytest.warns(UserWarning, match="could not be sampled"),
-        pytest.raises(SamplingError, match="of 22 bags on the data side have a draw"),
+        pytest.raises(TooFewBags, match="of 22 bags on the data side have a draw"),
     ):
         diagnose(
             unsure,
