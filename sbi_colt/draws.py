@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
@@ -35,6 +37,7 @@ _SHUFFLED_AT_ONCE = 2**16  # draws
 _BLOCK = 2**20
 # So many data must differ from the most frequent one to tell chance from a fixed seed.
 _TELLING = 5
+_RARE = 1e-6  # a probability that tells the same
 _DATA_SIDE = {"replicates", "thetas_of_posterior"}  # arrays in a file
 
 
@@ -373,29 +376,54 @@ def make_predictive(
     return Draws(xs, thetas, flat, drawn=drawn, shuffle=shuffle)
 
 
-def check_randomness(rounds: Sequence[Tensor] | Tensor) -> None:
-    """Raise if several rounds of simulations at the same parameters are identical.
+def check_randomness(rounds: Sequence[Tensor] | Tensor, num_workers: int = 1) -> None:
+    """Raise if two rounds of simulations at the same parameters are identical.
 
-    Chance can make all rounds of rare counts identical, because nearly all of them are
-    0. Such bags are harmless: their members are tied, and ties are broken at random. So
-    identical rounds betray the simulator only if the data differ from θ to θ: if at
-    least five of them are not the most frequent one. Chance does that in two rounds
-    at 20 parameters with a probability below 1e-5, and less often at more.
+    A simulator that sets a seed itself makes identical rounds. Chance makes them too if
+    data are discrete: nearly all rare counts are 0, and such bags are harmless, because
+    their members are tied and ties are broken at random. So two rounds betray the
+    simulator only if chance can hardly make them. Where other rounds differ, two rounds
+    agree at a mean share a of the n parameters, and by chance at all of them with a
+    probability of at most aⁿ (the geometric mean is at most the arithmetic one). Where
+    all rounds are identical, the data must differ from θ to θ: at least five of them
+    are not the most frequent one. Chance does that in two rounds at 20 parameters with
+    a probability below 1e-5, and less often at more.
 
     Args:
         rounds: Two or more rounds, each with shape ``(n, …)``.
+        num_workers: Processes that simulated.
     """
-    first, *others = rounds
-    if any(not torch.equal(first, other) for other in others):
+    flat = torch.stack([one.reshape(len(one), -1) for one in rounds])  # (M, n, D)
+    distinct, sizes = flat.reshape(len(flat), -1).unique(dim=0, return_counts=True)
+    if len(distinct) == len(flat):
         return
-    _, counts = first.reshape(len(first), -1).unique(dim=0, return_counts=True)
-    if len(first) - int(counts.max()) >= _TELLING:
-        raise ValueError(
-            "replicates: two simulations from the same parameters are identical at "
-            "every x. A simulator that sets a random seed itself, or that has no "
-            "randomness, cannot be checked against its own data: remove the seed from "
-            "the simulator, or leave the data side out (num_replicates=0)."
+    if len(distinct) == 1:
+        counts = flat[0].unique(dim=0, return_counts=True)[1]
+        by_chance = int(counts.sum() - counts.max()) < _TELLING
+    else:
+        others = distinct.reshape(len(distinct), *flat.shape[1:])
+        agree = [
+            (one == another).all(dim=1).double().mean()
+            for one, another in itertools.combinations(others, 2)
+        ]
+        chance = float(torch.stack(agree).mean()) ** flat.shape[1]
+        by_chance = math.comb(len(flat), 2) * chance > _RARE
+    if by_chance:
+        return
+    text = (
+        f"replicates: {int(sizes.max())} of {len(flat)} simulations from the same "
+        "parameters are identical at every x. A simulator that sets a random seed "
+        "itself, or that has no randomness, cannot be checked against its own data: "
+        "remove the seed from the simulator, or leave the data side out "
+        "(num_replicates=0)."
+    )
+    if num_workers > 1:
+        text += (
+            " With num_workers > 1 a random generator that the simulator holds, such "
+            "as numpy.random.default_rng(), is copied to each worker with the same "
+            "state: make the generator inside the simulator, or use num_workers=1."
         )
+    raise ValueError(text)
 
 
 def shuffle_draws(samples: Tensor, generator: torch.Generator) -> None:

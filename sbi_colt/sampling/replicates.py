@@ -200,7 +200,7 @@ def replicate(
     index = kept.nonzero().flatten()
     rows = [torch.stack(found[i]) for i in index.tolist()]
     simulated = torch.stack(rows, dim=1)  # (rounds, n, …)
-    check_randomness(simulated)
+    check_randomness(simulated, options.num_workers)
     here = kept.to(xs.device)
     xs, thetas = xs[here], thetas[here]
     data = make_predictive(

@@ -1,5 +1,6 @@
 """Replicates: how many, at which parameters, failures, seeds and checkpoints."""
 
+import numpy as np
 import pytest
 import torch
 from stand_ins import PRIOR, simulate
@@ -262,6 +263,47 @@ def test_a_seed_in_the_simulator_is_found_in_a_whole_run(number):
         made(seeded, num_simulations=300, num_replicates=number)
 
 
+class OwnGenerator:
+    """A simulator that holds a generator, which each worker gets a copy of."""
+
+    def __init__(self):
+        self.generator = np.random.default_rng(0)
+
+    def __call__(self, theta):
+        assert theta.ndim == 1
+        return np.asarray(theta) + self.generator.normal(size=2)
+
+
+def test_a_generator_that_workers_copy_is_named():
+    with pytest.raises(ValueError, match="copied to each worker"):
+        made(OwnGenerator(), num_workers=2)
+    assert made(OwnGenerator()).predictive is not None
+
+
+def test_some_identical_rounds_are_enough():
+    """As of a simulator with the seed int(time.time()): a few rounds each second."""
+    rounds = torch.randn(3, 50, 2, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="2 of 4 simulations .* identical"):
+        check_randomness(rounds[[0, 1, 1, 2]])
+    counts = (rounds > 1).float()
+    with pytest.raises(ValueError, match="2 of 4 simulations .* identical"):
+        check_randomness(counts[[0, 1, 1, 2]])
+
+
+def test_data_that_hardly_ever_differ_are_not_taken_for_a_fixed_seed():
+    """The sign of θ, wrong in one of a hundred: many rounds are identical by chance."""
+    generator = torch.Generator().manual_seed(0)
+    identical = 0
+    for _ in range(200):
+        signs = torch.randn(1, 50, 1, generator=generator).sign()
+        right = torch.rand(6, 50, 1, generator=generator) > 0.01
+        rounds = torch.where(right, signs, -signs)
+        identical += len(rounds.unique(dim=0)) < 6
+        if len(rounds.unique(dim=0)) > 1:
+            check_randomness(rounds)
+    assert identical > 150
+
+
 def rare_counts(rate):
     return lambda thetas: torch.poisson(torch.full((len(thetas), 1), rate))
 
@@ -281,6 +323,7 @@ def test_counts_of_any_rate_are_not_taken_for_a_fixed_seed(rate):
         torch.manual_seed(0)
         for _ in range(2000):
             check_randomness([simulate(thetas), simulate(thetas)])
+            check_randomness([simulate(thetas) for _ in range(6)])
 
 
 def test_another_simulator_than_that_of_the_pairs_is_named():
@@ -650,8 +693,6 @@ def test_draws_with_a_data_side_survive_a_file(tmp_path):
 
 
 def test_replicates_of_the_first_xs_need_no_other_array(tmp_path):
-    import numpy as np
-
     rng = np.random.default_rng(0)
     thetas, xs = rng.normal(size=(40, 2)), rng.normal(size=(40, 3))
     replicates = rng.normal(size=(5, 30, 3))
