@@ -46,7 +46,9 @@ def paint_outside(ax: Axes, data: Draws, x_shape: tuple[int, ...]) -> Axes:
 
     The chance is 2 / (M + 1) for each feature if x is exchangeable with its replicates.
     The grey band has 95% of all shares if that holds, Bonferroni's over the features.
-    Ties count half.
+    If x is equal to the smallest (or largest) of its replicates and t of them are, x
+    counts 1 / (t + 1): as often as it would be the smallest if ties were broken at
+    random.
 
     Args:
         ax: Where to plot.
@@ -74,7 +76,8 @@ def paint_outside(ax: Axes, data: Draws, x_shape: tuple[int, ...]) -> Axes:
     else:
         ax.plot(places, shares, color=BLUE, lw=1)
     ax.set(xlabel="feature of x", ylabel="share of observations", ylim=(0, 1))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlim(-0.5, len(shares) - 0.5)  # room for an integer, also with one feature
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.legend(fontsize="small", frameon=False)
     return ax
 
@@ -94,11 +97,12 @@ def _misfit(data: Draws) -> Tensor:
 
 
 def _outside(data: Draws) -> Tensor:
+    """Return the share of observations outside their replicates, for each feature."""
     xs, replicates = data.thetas.cpu(), data.samples.cpu()
     low, high = replicates.amin(dim=0), replicates.amax(dim=0)
-    outside = ((xs < low) | (xs > high)).double()
-    tied = ((xs == low) | (xs == high)).double()
-    return (outside + tied / 2).mean(dim=0)
+    tied = (replicates == xs).sum(dim=0)  # (n, D)
+    outside = (xs <= low) / (tied + 1.0) + (xs >= high) / (tied + 1.0)
+    return outside.double().mean(dim=0)
 
 
 def _paint_points(ax: Axes, data: Draws, pairs: list[int]) -> Axes:

@@ -71,10 +71,11 @@ _USE_X = (
 # Captions of the figures, by the beginning of their description.
 _CAPTIONS = {
     "data": "Observations (orange) and the replicates that were simulated from one "
-    "posterior draw at each (grey), for the test pairs that differ most. If the "
+    "posterior draw at each (grey), for the replicated pairs that differ most. If the "
     "posterior is correct, an observation looks like its replicates.",
     "outside": "How often an observation lies outside the range of its replicates, for "
-    "each feature of x. If the posterior is correct, all are near the dashed line.",
+    "each feature of x, over all replicated pairs. If the posterior is correct, all "
+    "shares are near the dashed line.",
     "ranks": "The rank of a true parameter is the share of posterior draws in front of "
     "it. A curve shows the share of ranks up to u, minus u. If the posterior is "
     "correct, all curves stay in the grey band.",
