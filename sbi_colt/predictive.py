@@ -25,6 +25,8 @@ mass.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from sbi_colt.colt import train_and_test
@@ -59,14 +61,14 @@ def predictive(
         show_progress_bar: Whether to show progress.
 
     Returns:
-        The result, in features of the data (`sbi_colt.probes.features`); ``at`` and
-        ``localize`` take parameters θ'.
+        The result, in features of the data (`sbi_colt.probes.features`), which
+        ``data_names`` names; ``at`` and ``localize`` take parameters θ'.
     """
     seed = derive_seed(seed, "predictive")
     both = data_side(draws).to(device).split(config.train_fraction, seed=seed)
     train, test = (draws.with_predictive(part) for part in both)
     seen, features = data_features(train, config, seed)
-    return train_and_test(
+    result = train_and_test(
         seen,
         data_side(test).map_bags(features.of_bags, generator_from(seed, "test data")),
         config=config.for_data(),
@@ -74,6 +76,7 @@ def predictive(
         device=device,
         show_progress_bar=show_progress_bar,
     )
+    return replace(result, evidence=replace(result.evidence, data_names=features.names))
 
 
 def data_side(draws: Draws) -> Draws:

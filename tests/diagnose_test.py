@@ -151,7 +151,9 @@ def raise_os_error(*arguments):
 def test_each_term_is_explained_once(blind):
     text = str(blind).replace("\n", " ")
     assert text.count("is the largest difference, over all regions that") == 1
-    assert text.count("A probe is a function that gives each parameter a number") == 1
+    assert (
+        text.count("A probe is a function that gives a number to each parameter") == 1
+    )
     assert text.count("a p-value is the probability") == 1
 
 

@@ -47,7 +47,7 @@ def figure_text(text: str, length: int = _MAX_TEXT) -> str:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Standardised errors of draws and of truths, and which draws lie in the ball."""
+    """Standardised errors of draws and of truths, and which draws lie in the region."""
 
     errors: np.ndarray  # (S, d)
     truths: np.ndarray  # (N, d)
@@ -100,7 +100,7 @@ def paint_histogram(ax: Axes, cloud: Cloud, j: int) -> Axes:
         stacked=True,
         color=[BLUE, GREY],
         alpha=0.6,
-        label=["draws in the ball", "other draws"],
+        label=["draws in the region", "other draws"],
     )
     ax.hist(
         cloud.truths[:, j],
@@ -123,7 +123,7 @@ def paint_scatter(
     inside = cloud.inside[chosen]
     for mask, color, text in (
         (~inside, GREY, "other draws"),
-        (inside, BLUE, "draws in the ball"),
+        (inside, BLUE, "draws in the region"),
     ):
         points = cloud.errors[chosen][mask]
         ax.scatter(

@@ -312,13 +312,19 @@ class DiagnosticReport:
             return cls(**{**fields, "cost": Cost(**fields["cost"])})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report's numbers, ready for JSON."""
+        """Return the report's numbers, ready for JSON.
+
+        ``bounds`` are the certified bounds of both sides, which hold together with the
+        stated confidence. The ``distance_lower`` of a method is its own bound: it holds
+        with that confidence by itself, and is larger where there are two sides.
+        """
         return {
             "rejected": self.rejected,
             "p_value": self.p_value,
             "level": self.level,
             "distance": self.distance,
             "distance_lower": self.distance_lower,
+            "bounds": self.bounds,
             "methods": {
                 name: {
                     "p_value": result.p_value,

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from scipy.stats import kstwo
 from torch import Tensor
 
+from sbi_colt.probes.ball import BallProbe
 from sbi_colt.report.clouds import (
     figure_text,
     most_wrong,
@@ -112,7 +113,7 @@ def plot_localization(
     names: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Axes:
-    """Plot truths over posterior draws, and the ball where they differ most.
+    """Plot truths over posterior draws, and the region where they differ most.
 
     Errors are standardised at each x with the mean and standard deviation of its bag,
     so that all xs share one picture: if q is right, the truths look like draws.
@@ -136,8 +137,10 @@ def plot_localization(
         )
     label = [figure_text(names[j]) if names else f"theta[{j}]" for j in parameters]
     where = result.localize()
-    title = f"Worst ball: {where.mass_q:.0%} of draws, {where.mass_p:.0%} of truths"
-    ax.set_title(title)
+    kind = "ball" if isinstance(result.evidence.probe, BallProbe) else "region"
+    ax.set_title(
+        f"Worst {kind}: {where.mass_q:.0%} of draws, {where.mass_p:.0%} of truths"
+    )
     if len(parameters) == 1:
         paint_histogram(ax, cloud, parameters[0])
         ax.set(xlabel=f"error of {label[0]}", ylabel="share")
@@ -205,7 +208,7 @@ def _paint_curve(ax: Axes, columns: Tensor, smooth: Tensor, margin: float) -> Ax
     ax.axhline(0, color=GREY, lw=0.8)
     ax.plot(x, y, color=BLUE)
     ax.plot(x, np.full_like(x, ax.get_ylim()[0]), "|", color=GREY, ms=4)
-    ax.set_ylabel("excess mass of truths in the ball")
+    ax.set_ylabel("excess mass of truths in the region")
     return ax
 
 
@@ -222,7 +225,7 @@ def _paint_map(ax: Axes, columns: Tensor, smooth: Tensor, margin: float) -> Axes
         vmax=size,
         s=18,
     )
-    text = "excess mass of truths in the ball (grey: chance)"
+    text = "excess mass of truths in the region (grey: chance)"
     ax.figure.colorbar(points, ax=ax, label=text)
     return ax
 
@@ -295,7 +298,7 @@ def plot_comparison(
             ax.plot([], [], marker, color=color, label=text)
     ax.set_yticks(range(len(distances)), labels=list(map(figure_text, distances)))
     ax.set_ylim(len(distances) - 0.5, -0.5)  # the closest on top
-    ax.set(xlim=(0, None), xlabel="misplaced posterior mass (distance)")
+    ax.set(xlim=(0, None), xlabel="misplaced mass (distance)")
     ax.grid(axis="x", color=GREY, alpha=0.3)
     ax.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
     return ax

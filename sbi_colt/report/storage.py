@@ -141,6 +141,7 @@ def _pack_result(
             for probe in result.probes
         ],
         "leading": result.leading.name,
+        "data_names": list(result.data_names),
     }
     tensors = {"mask": result.mask, "index": result.index}
     tensors |= {name: getattr(evidence.draws, name) for name in _DRAWS}
@@ -211,5 +212,6 @@ def _unpack_result(
             embed=partial(x_features, scales=scales, embedding_net=embedding_net),
             probe=probe.eval(),
             scales=scales,
+            data_names=tuple(header["data_names"]),
         ),
     )

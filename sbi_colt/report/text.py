@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sbi_colt.report.finding_text import advise, describe_all, feature_name
@@ -41,11 +41,6 @@ _DATA_DISTANCE = (
     f"{_REGIONS} the share of observations in the region and the share of replicates, "
     "which are data simulated from a posterior draw"
 )
-_PROBE = (
-    "A probe is a function that gives each parameter a number, such as its distance "
-    "from a centre; its regions hold the parameters with the smallest numbers"
-)
-
 # How a missing data side could be tested, or why it is missing.
 _LEFT_OUT = {
     "": "diagnose(…, simulator=simulator) tests it.",
@@ -246,30 +241,41 @@ def _how_wrong(report: DiagnosticReport) -> str:
             else f"{_SIDE[name]}: no misplaced {mass} can be certified (estimate "
             f"{side.distance_excess:.0%})"
         )
-    leading = sides[report.leading_side or ""]
+    confidence = next(iter(sides.values())).config.confidence
     together = "Both bounds hold together" if len(sides) > 1 else "The bound holds"
+    found = " and ".join(
+        f"the probe {side.leading.name!r}"
+        + (f" on the side of {_SIDE[name]}" if len(sides) > 1 else "")
+        for name, side in sides.items()
+    )
     return (
-        f"How wrong: {'; '.join(parts)}. {together} with "
-        f"{leading.config.confidence:.0%} confidence. {_explained(report)} "
-        f"The probe {leading.leading.name!r} found the largest difference."
+        f"How wrong: {'; '.join(parts)}. {together} with {confidence:.0%} confidence. "
+        f"{_explained(sides)} The largest difference was found by {found}."
     )
 
 
-def _explained(report: DiagnosticReport) -> str:
-    """Return what the distances of this report are."""
+def _explained(sides: Collection[str]) -> str:
+    """Return what the distances on these sides are."""
     half = "at least half of such a distance is misplaced posterior mass."
-    if "colt" not in report.sides:
-        return (
-            f"The distance is {_DATA_DISTANCE}; what chance makes is subtracted, and "
-            f"{half} {_PROBE.replace('parameter', 'observation')}."
-        )
+    if "colt" not in sides:
+        text = f"The distance is {_DATA_DISTANCE}; what chance makes is subtracted, and"
+        return f"{text} {half} {_probe('observation', 'the observations')}"
     text = f"The distance is {_DISTANCE}; what chance makes is subtracted."
-    if "predictive" in report.sides:
-        text += (
-            " On the data side, observations are compared with data that were "
-            f"simulated from a posterior draw; {half}"
-        )
-    return f"{text} {_PROBE}."
+    if "predictive" not in sides:
+        return f"{text} {_probe('parameter', 'the parameters')}"
+    return (
+        f"{text} On the data side, observations are compared with data that were "
+        f"simulated from a posterior draw; {half} "
+        + _probe("parameter (or, on the data side, to each observation)", "those")
+    )
+
+
+def _probe(member: str, members: str) -> str:
+    """Return what a probe is."""
+    return (
+        f"A probe is a function that gives a number to each {member}, such as its "
+        f"distance from a centre; its regions hold {members} with the smallest numbers."
+    )
 
 
 def _beside(report: DiagnosticReport) -> Iterator[str]:
@@ -330,7 +336,8 @@ def _cost(report: DiagnosticReport) -> str:
     cost = report.cost
     text = f"Cost: {cost.num_simulations} pairs of a true parameter and its x, "
     if cost.num_posterior_samples:
-        text += f"{cost.num_posterior_samples} posterior draws for each x, "
+        draws = "draw" if cost.num_posterior_samples == 1 else "draws"
+        text += f"{cost.num_posterior_samples} posterior {draws} for each x, "
     if report.replicates is not None:
         text += (
             f"{report.num_replicates} more simulations as replicates of "
@@ -372,6 +379,14 @@ def _how_decided(report: DiagnosticReport) -> str:
         text += " The other methods are to be read beside it."
     if "c2st" in report.results:
         text += " The p-value of C2ST holds for large samples only."
+    ranked = set(report.results) & {"colt", "predictive", "sbc", "tarp", "coverage"}
+    if ranked:
+        text += (
+            " The statistic is the largest difference between the distribution of "
+            "ranks and the uniform one"
+        )
+        is_there = "c2st" in report.results
+        text += "; that of C2ST is its classifier's accuracy." if is_there else "."
     return text
 
 
@@ -455,21 +470,21 @@ def comparison_notes(comparison: ComparisonReport) -> Iterator[str]:
             yield " ".join(
                 _closer(comparison, side, first, second) for side in comparison.sides
             )
-    yield (
-        f"The distance of a posterior is {_DISTANCE}; what chance makes is subtracted. "
-        "The side with the larger certified distance is shown: parameters, or data "
-        f"that are compared with simulations from posterior draws. {_PROBE}. An error "
-        "that no probe found does not count, so look at the other methods too."
-    )
+    sides = comparison.sides
+    text = _explained(sides)
+    if len(sides) > 1:
+        text += " The side with the larger certified distance is shown."
+    yield f"{text} An error that no probe found does not count."
     yield (
         '"a is closer than b" means: in none of the regions of its probes is a off by '
         "as much as b is in the worst region that was chosen for b on the training "
         "pairs. The p-value is that of paired t-tests on the test pairs, adjusted for "
         "the number of comparisons."
     )
+    of = "both sides" if len(sides) > 1 else f"the side of {_SIDE[sides[0]]}"
     yield (
         "Each verdict is about one posterior, at the "
-        f"{percent(comparison.level)} level, by one p-value of both sides."
+        f"{percent(comparison.level)} level, by one p-value of {of}."
     )
 
 

@@ -199,6 +199,14 @@ class CoLTResult:
         return dict(zip((p.name for p in self.probes), shares.tolist(), strict=True))
 
     @property
+    def data_names(self) -> tuple[str, ...]:
+        """On the data side, names of the numbers that its probes see of x.
+
+        They name the columns of ``localize().centres``; empty on the parameter side.
+        """
+        return self.evidence.data_names
+
+    @property
     def _confidence(self) -> float:
         """Confidence of each probe's interval, so that the leading one's holds."""
         return 1 - (1 - self.config.confidence) / len(self.probes)
@@ -272,6 +280,8 @@ class CoLTResult:
         depend on xs alone, so re-drawing the bags gives an exact p-value. A warning
         says where ``x_o`` is far from all test pairs.
 
+        On the data side the condition is a parameter, so that ``x_o`` is one θ there.
+
         Args:
             x_o: One observation, with the shape of one x or with a leading axis of 1.
             num_neighbours: Test pairs that count; by default a tenth of them, and at
@@ -282,9 +292,7 @@ class CoLTResult:
             resolution of its p-value is 1 / (num_redraws + 1).
         """
         evidence = self.evidence
-        x_o = evidence.checked_xs(x_o, "x_o")
-        if len(x_o) != 1:
-            raise ValueError(f"x_o: expected one observation, got {len(x_o)}.")
+        x_o = evidence.checked_one(x_o)
         num_neighbours = evidence.checked_neighbours(num_neighbours)
         point = evidence.embed(x_o)  # (1, F)
         gaps = torch.cdist(point.double(), evidence.features.double()).flatten()

@@ -124,6 +124,7 @@ class Evidence:
     embed: Callable[[Tensor], Tensor]  # xs to features
     probe: Probe  # the leading one
     scales: Scales
+    data_names: tuple[str, ...] = ()  # on the data side, of the columns of its bags
 
     @property
     def xs(self) -> Tensor:
@@ -166,7 +167,7 @@ class Evidence:
         )
 
     def warn_if_far(self, gaps: Tensor) -> None:
-        """Warn where an observation is farther from all test xs than they are."""
+        """Warn where x_o, or θ on the data side, is far from all of the test pairs."""
         features = self.features.double()
         sample = features[:1000]  # enough to know how far apart neighbours are
         between = torch.cdist(sample, features)
@@ -175,21 +176,31 @@ class Evidence:
         usual = usual[usual.isfinite()]
         if len(usual) and gaps.min() > 3 * usual.max():
             nearest, most = float(gaps.min()), float(usual.max())
+            name, what = ("theta", "theta") if self.data_names else ("x_o", "x")
             warnings.warn(
-                f"x_o: it is far from every test x (the nearest is at {nearest:.2g}, "
-                f"test xs are at most {most:.2g} from their own nearest), so no local "
-                "verdict is possible here.",
+                f"{name}: it is far from every test {what} (the nearest is at "
+                f"{nearest:.2g}, test {what}s are at most {most:.2g} from their own "
+                "nearest), so no local verdict is possible here.",
                 stacklevel=3,
             )
 
-    def checked_xs(self, xs: Any, name: str) -> Tensor:
+    def checked_one(self, x_o: Any) -> Tensor:
+        """Return one observation (θ on the data side) with a leading axis, or raise."""
+        name = "theta" if self.data_names else "x_o"
+        x_o = self.checked_xs(x_o, name, "1")
+        if len(x_o) != 1:
+            what = "parameter" if self.data_names else "observation"
+            raise ValueError(f"{name}: expected one {what}, got {len(x_o)}.")
+        return x_o
+
+    def checked_xs(self, xs: Any, name: str, number: str = "n") -> Tensor:
         """Return observations like the test xs, with shape ``(n, …)``, or raise."""
         shape = tuple(self.xs.shape[1:])
         xs = as_tensor(xs, name, lists=True).to(self.xs)
         if tuple(xs.shape) == shape:
             xs = xs.unsqueeze(0)
         if xs.ndim == 0 or tuple(xs.shape[1:]) != shape or not len(xs):
-            expected = ", ".join(map(str, ("1" if name == "x_o" else "n", *shape)))
+            expected = ", ".join(map(str, (number, *shape)))
             raise ValueError(f"{name}: expected ({expected}), got {tuple(xs.shape)}.")
         check_finite(xs, name)
         return xs

@@ -42,7 +42,9 @@ def test_a_report_is_one_figure_in_any_dimension(reports, size):
     figure = reports[size].plot()
     titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
     assert titles[:3] == ["CoLT", "SBC", "TARP"]
-    assert titles[3].startswith("Worst ball")
+    leading = reports[size].colt.leading.name
+    is_ball = leading in ("ball", "mahalanobis")
+    assert titles[3].startswith("Worst ball" if is_ball else "Worst region")
     assert titles[4:] == ["Discrepancy over x", "Training"]
 
 
