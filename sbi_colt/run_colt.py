@@ -48,9 +48,10 @@ def run_colt(
     Posterior draws are made for every x; ``config.train_fraction`` of the pairs train
     the probes, and the others test them. Untrained probes look at all pairs.
 
-    With a simulator the *data side* is tested instead of the parameter side: data
-    simulated from posterior draws are compared with the xs (`sbi_colt.predictive`). It
-    needs one posterior draw per x. `diagnose` tests both sides with one verdict.
+    With a simulator the *data side* is tested instead of the parameter side: some of
+    the xs are compared with data simulated from one posterior draw at each of them, and
+    ``num_posterior_samples`` is not used (`sbi_colt.predictive`). `diagnose` tests both
+    sides with one verdict.
 
     Args:
         thetas: True parameters, simulated from the prior, with shape ``(N, d)``.
