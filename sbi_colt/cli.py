@@ -22,6 +22,7 @@ from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.draws import Draws
 from sbi_colt.files import write_text
 from sbi_colt.methods import METHODS
+from sbi_colt.sampling.replicates import FEWEST
 
 __all__ = ["main"]
 
@@ -98,10 +99,10 @@ def _add_report(commands: Any) -> None:
         description="Test the posterior draws in an .npz file with the arrays thetas "
         "(N, d), the true parameters, xs (N, ...), their observations, and samples "
         "(S, N, d), the posterior draws at each x. For the data side, the file has "
-        "thetas_of_posterior (n, d), one more draw at each of the first n xs, and "
-        "replicates (M, n, ...), M data that were simulated from it; samples may then "
-        "be missing. Exit code 0: the posterior is not rejected; 1: it is rejected; 2: "
-        "an error.",
+        "thetas_of_posterior (n, d), one more draw at each of the first n xs, which "
+        "must not be among samples, and replicates (M, n, ...), M data that were "
+        "simulated from it; samples may then be missing. Exit code 0: the posterior is "
+        "not rejected; 1: it is rejected; 2: an error.",
     )
     report.add_argument("draws", type=Path, help="the .npz file")
     report.add_argument(
@@ -155,6 +156,12 @@ def _report(options: argparse.Namespace) -> int:
         draws = Draws.load(options.draws)
     for warning in caught:
         print(f"sbi-colt: warning: {warning.message}", file=sys.stderr)
+    if draws.predictive is not None and draws.predictive.num_drawn < FEWEST:
+        raise ValueError(
+            f"replicates: expected at least {FEWEST} xs with replicates, got "
+            f"{draws.predictive.num_drawn}; simulate more, or leave replicates and "
+            "thetas_of_posterior out of the file."
+        )
     report = diagnose_draws(
         draws,
         methods=options.methods

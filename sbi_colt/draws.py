@@ -20,9 +20,9 @@ from sbi_colt.arrays import (
     clean_pairs,
     in_one_precision,
 )
-from sbi_colt.checks import checked_device
+from sbi_colt.checks import checked_device, warn_caller
 from sbi_colt.files import atomic_write
-from sbi_colt.pair_keys import make_pair_keys
+from sbi_colt.pair_keys import any_continuous, make_pair_keys
 from sbi_colt.randomness import digest, generator_from, resolve_seed
 
 __all__ = [
@@ -279,8 +279,9 @@ class Draws:
         It has ``thetas (N, d)``, ``xs (N, …)`` and ``samples (S, N, d)``. For the data
         side it has ``replicates (M, n, …)`` and ``thetas_of_posterior (n, d)``, which
         belong to the first n xs, or to ``replicated_xs (n, …)`` where that is there;
-        ``samples`` is then optional. Where ``drawn (n,)`` is there, it says at which of
-        these xs the posterior could be sampled.
+        ``samples`` is then optional, and must not hold ``thetas_of_posterior``. Where
+        ``drawn (n,)`` is there, it says at which of these xs the posterior could be
+        sampled.
         """
         try:
             with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -310,6 +311,8 @@ class Draws:
         if not has_data_side:
             return draws
         chosen = arrays["thetas_of_posterior"]
+        if shuffle and "samples" in arrays:  # not from `save`
+            _check_further(chosen, arrays["samples"])
         return draws.with_predictive(
             make_predictive(
                 arrays.get("replicated_xs", arrays["xs"][: len(chosen)]),
@@ -341,6 +344,9 @@ def make_predictive(
             for all. The true parameter may stand in at the others.
         shuffle: Whether to shuffle the replicates at each x.
 
+    Pairs whose x or one of whose replicates has a NaN or an infinity are dropped with a
+    warning. That treats all members of a bag alike, so they stay exchangeable.
+
     Raises:
         ValueError: Shapes do not fit, or the simulator has no randomness of its own.
     """
@@ -357,13 +363,6 @@ def make_predictive(
             f"thetas_of_posterior: expected shape ({len(xs)}, d), one draw for each x "
             f"that has replicates, got {tuple(thetas.shape)}."
         )
-    for name, values in (
-        ("thetas_of_posterior", thetas),
-        ("xs", xs),
-        ("replicates", replicates),
-    ):
-        check_finite(values, name)
-    check_randomness(replicates if len(replicates) > 1 else [xs, *replicates])
     if drawn is not None:
         drawn = torch.as_tensor(drawn).cpu().bool()
         if drawn.shape != (len(xs),):
@@ -371,9 +370,45 @@ def make_predictive(
                 f"drawn: expected shape ({len(xs)},), one entry for each x that has "
                 f"replicates, got {tuple(drawn.shape)}."
             )
+    finite = _finite_bags(xs, replicates)
+    if not finite.all():
+        xs, thetas, replicates = xs[finite], thetas[finite], replicates[:, finite]
+        drawn = None if drawn is None else drawn[finite.cpu()]
+    check_finite(thetas, "thetas_of_posterior")
+    check_randomness(replicates if len(replicates) > 1 else [xs, *replicates])
     flat = replicates.reshape(*replicates.shape[:2], -1)
     xs = xs.reshape(len(xs), -1)
     return Draws(xs, thetas, flat, drawn=drawn, shuffle=shuffle)
+
+
+def _finite_bags(xs: Tensor, replicates: Tensor) -> Tensor:
+    """Return which bags of data are finite, with shape ``(n,)``; warn of the others."""
+    finite = xs.isfinite().reshape(len(xs), -1).all(dim=1)
+    finite &= replicates.isfinite().reshape(*replicates.shape[:2], -1).all(2).all(0)
+    lost, total = int((~finite).sum()), len(finite)
+    if lost == total:
+        raise ValueError(
+            f"xs, replicates: each of the {total} xs, or one of its replicates, has a "
+            "NaN or an infinity; nothing is left to test on the data side."
+        )
+    if lost:
+        warn_caller(
+            f"xs, replicates: dropped {lost} of {total} pairs of the data side, "
+            "because x or one of its replicates has a NaN or an infinity."
+        )
+    return finite
+
+
+def _check_further(chosen: np.ndarray, samples: np.ndarray) -> None:
+    """Raise if the draws θ' of the data side are among those of the parameter side."""
+    among = int(np.isin(chosen, samples).reshape(len(chosen), -1).all(axis=1).sum())
+    if among and any_continuous(chosen.reshape(len(chosen), -1)):
+        raise ValueError(
+            f"thetas_of_posterior: {among} of {len(chosen)} are among samples. The two "
+            "sides are independent only if thetas_of_posterior are further draws: "
+            "draw once more at each x that has replicates, and keep that draw out of "
+            "samples."
+        )
 
 
 def check_randomness(rounds: Sequence[Tensor] | Tensor, num_workers: int = 1) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["check_fresh", "make_pair_keys"]
+__all__ = ["any_continuous", "check_fresh", "make_pair_keys"]
 
 
 def make_pair_keys(thetas: Tensor, xs: Tensor) -> Tensor | None:
@@ -36,8 +36,8 @@ def make_pair_keys(thetas: Tensor, xs: Tensor) -> Tensor | None:
     counts = Counter(keys)
     repeats = len(keys) - len(counts)
     distinct = list({key: i for i, key in enumerate(keys)}.values())
-    x_is_continuous = _any_continuous(columns_x.numpy()[distinct])
-    thetas_are_continuous = _any_continuous(rows[distinct, : thetas.shape[1]])
+    x_is_continuous = any_continuous(columns_x.numpy()[distinct])
+    thetas_are_continuous = any_continuous(rows[distinct, : thetas.shape[1]])
     if not x_is_continuous and not thetas_are_continuous:
         return None
     if repeats:
@@ -72,7 +72,7 @@ def check_fresh(keys: Tensor | None, known: Tensor | None, xs: Tensor) -> None:
     shared = sum(tuple(key) in used for key in keys.tolist())
     # Pairs of discrete x and θ may be shared by chance; most of them are not.
     columns = xs.double().reshape(len(xs), -1).cpu().numpy()
-    if shared > (0 if _any_continuous(columns) else len(keys) / 2):
+    if shared > (0 if any_continuous(columns) else len(keys) / 2):
         raise ValueError(
             f"draws: {shared} of {len(keys)} test pairs were used in training, "
             "which makes the p-value wrong; test on fresh pairs "
@@ -80,7 +80,8 @@ def check_fresh(keys: Tensor | None, known: Tensor | None, xs: Tensor) -> None:
         )
 
 
-def _any_continuous(rows: np.ndarray) -> bool:
+def any_continuous(rows: np.ndarray) -> bool:
+    """Return whether a column of the rows looks continuous."""
     return any(map(_looks_continuous, rows.T))
 
 

@@ -71,7 +71,12 @@ class MLP(nn.Module):
 
 def embed_xs(xs: Tensor, embedding_net: nn.Module | None) -> Tensor:
     """Return features with shape ``(N, F)`` of xs with shape ``(N, …)``."""
-    features = xs if embedding_net is None else embedding_net(xs)
+    try:
+        features = xs if embedding_net is None else embedding_net(xs)
+    except RuntimeError as error:
+        raise ValueError(
+            f"embedding_net: it failed on xs of shape {tuple(xs.shape)}: {error}."
+        ) from error
     if not isinstance(features, Tensor) or len(features) != len(xs):
         got = (
             tuple(features.shape)

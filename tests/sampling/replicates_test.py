@@ -16,6 +16,7 @@ from sbi_colt import (
     draw_posterior_samples,
     run_colt,
 )
+from sbi_colt.cli import main
 from sbi_colt.draws import check_randomness, make_predictive
 from sbi_colt.report.text import percent
 from sbi_colt.sampling.data_side import add_data_side
@@ -786,6 +787,77 @@ def test_replicates_of_the_first_xs_need_no_other_array(tmp_path):
     np.savez(path, thetas=thetas, xs=xs, replicates=replicates)
     with pytest.raises(ValueError, match="missing thetas_of_posterior"):
         Draws.load(path)
+
+
+def saved(path, num_replicated=30, **arrays):
+    """A file of another framework, with a data side."""
+    rng = np.random.default_rng(0)
+    given = {
+        "thetas": rng.normal(size=(40, 2)),
+        "xs": rng.normal(size=(40, 3)),
+        "samples": rng.normal(size=(10, 40, 2)),
+        "thetas_of_posterior": rng.normal(size=(num_replicated, 2)),
+        "replicates": rng.normal(size=(5, num_replicated, 3)),
+    } | arrays
+    np.savez(path, **given)
+    return given
+
+
+def test_draws_of_the_data_side_must_be_further_ones(tmp_path):
+    path = tmp_path / "draws.npz"
+    samples = saved(path)["samples"]
+    saved(path, thetas_of_posterior=samples[3, :30])
+    with pytest.raises(ValueError, match="30 of 30 are among samples"):
+        Draws.load(path)
+    coins = samples > 0  # discrete draws agree by chance
+    saved(path, samples=coins, thetas=coins[0], thetas_of_posterior=coins[3, :30])
+    assert Draws.load(path).predictive is not None
+
+
+def test_pairs_with_a_nan_are_dropped_whole(tmp_path):
+    """If x or a replicate is not finite, the pair is dropped: members count alike."""
+    path = tmp_path / "draws.npz"
+    given = saved(path)
+    given["xs"][2, 0] = given["replicates"][4, 7, 1] = np.nan
+    np.savez(path, **given)
+    with (
+        pytest.warns(UserWarning, match="dropped 1 of 40 pairs whose x"),
+        pytest.warns(UserWarning, match="dropped 2 of 30 pairs of the data side"),
+    ):
+        data = Draws.load(path).predictive
+    assert data is not None
+    kept = np.delete(np.arange(30), [2, 7])
+    assert np.array_equal(data.thetas, given["xs"][kept])
+    assert np.array_equal(data.xs, given["thetas_of_posterior"][kept])
+
+
+def test_dropping_pairs_with_a_nan_is_exact(within_binomial_band):
+    """Large data are NaN in xs and replicates alike: ranks stay uniform."""
+    low = 0
+    for seed in range(100):
+        generator = torch.Generator().manual_seed(seed)
+        xs, *replicates = torch.randn(4, 40, 1, generator=generator)
+        members = torch.stack([xs, *replicates])
+        members[members > 1] = torch.nan
+        thetas = torch.zeros(40, 1)
+        with pytest.warns(UserWarning, match="dropped"):
+            data = make_predictive(members[0], thetas, members[1:])
+        low += int((data.thetas[0] < data.samples[:, 0]).all())
+    assert within_binomial_band(low, 100, 1 / 4)
+
+
+def test_a_file_with_few_replicated_pairs_is_refused(tmp_path, capsys):
+    saved(tmp_path / "draws.npz", num_replicated=19)
+    assert main(["report", str(tmp_path / "draws.npz"), "--quiet"]) == 2
+    assert "expected at least 20 xs with replicates, got 19" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["colt", "predictive"])
+def test_an_embedding_net_that_does_not_fit_is_named(method):
+    config = CoLTConfig(embedding_net=torch.nn.Linear(5, 2))
+    given = {"num_simulations": 60, "num_posterior_samples": 20, "seed": 0, **QUIET}
+    with pytest.raises(ValueError, match=r"embedding_net: it failed on xs of shape \("):
+        diagnose(posterior, PRIOR, simulator, methods=(method,), config=config, **given)
 
 
 @pytest.mark.parametrize(
