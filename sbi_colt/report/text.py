@@ -168,7 +168,8 @@ def report_sentences(report: DiagnosticReport) -> Iterator[str]:
 
 
 def _what_is_wrong(report: DiagnosticReport) -> Iterator[str]:
-    discards = _discards_information(report)
+    is_blind = any(finding.pattern == "blind" for finding in report.findings)
+    discards = not is_blind and _discards_information(report)
     wrong = describe_all(report.findings, report.names, report.x_shape)[:_MAX_FINDINGS]
     if discards:
         wrong = ["it discards information in x", *wrong]
