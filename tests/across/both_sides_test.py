@@ -136,6 +136,17 @@ def test_the_default_probes_are_exact(problem, num_pairs, within_binomial_band):
     assert within_binomial_band(found, REPETITIONS, 0.05)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("num_pairs", [20, 100])
+@pytest.mark.parametrize("num_replicates", [1, 3, 9, 30])
+def test_the_default_probes_are_exact_with_any_number_of_replicates(
+    num_replicates, num_pairs, within_binomial_band
+):
+    make = partial(bags_of_data, Counts(3), num_pairs, num_replicates)
+    found = alarms(make, CoLTConfig(num_redraws=199))
+    assert within_binomial_band(found, REPETITIONS, 0.05)
+
+
 def both_sides(problem, num_pairs, num_samples, num_replicates, i, keep=None):
     """Both sides on the same pairs, with θ' a member of the bag."""
     thetas = problem.prior(num_pairs)
@@ -150,7 +161,7 @@ def both_sides(problem, num_pairs, num_samples, num_replicates, i, keep=None):
     return add_data_side(draws, thetas, xs, simulator, options, fewest=0)
 
 
-def p_values(make):
+def p_values(make, config=QUICK):
     """The p-values of parameters, data and verdict, by row."""
     rows = []
     for i in range(REPETITIONS):
@@ -160,7 +171,7 @@ def p_values(make):
         report = diagnose_draws(
             draws,
             methods=("colt", "predictive"),
-            config=QUICK,
+            config=config,
             seed=i,
             show_progress_bar=False,
         )
@@ -186,6 +197,16 @@ def test_the_verdict_is_exact_and_the_sides_are_independent(
     for p in (parameters, data, verdict):
         for level in (0.05, 0.2):
             assert within_binomial_band(int((p <= level).sum()), REPETITIONS, level)
+    assert spearmanr(parameters, data).pvalue > 0.005
+
+
+@pytest.mark.slow
+def test_the_verdict_of_the_default_probes_is_exact(within_binomial_band):
+    config = CoLTConfig(num_redraws=199, settings={"ball": {"max_epochs": 3}})
+    make = partial(both_sides, Problem(3), 30, 10, 5)
+    parameters, data, verdict = p_values(make, config)
+    for p in (parameters, data, verdict):
+        assert within_binomial_band(int((p <= 0.05).sum()), REPETITIONS, 0.05)
     assert spearmanr(parameters, data).pvalue > 0.005
 
 
