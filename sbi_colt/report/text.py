@@ -314,11 +314,14 @@ def _beside(report: DiagnosticReport) -> Iterator[str]:
             "p-value exact, but say nothing about the posterior."
         )
     if report.failed_share:
-        yield (
+        text = (
             f"Simulator: it fails at {percent(report.failed_share)} of the parameters "
-            "that the posterior draws. This is a finding of its own: such parameters "
-            "cannot explain any x. The data side leaves their pairs out."
+            "that the posterior draws. This is a finding of its own: the simulator "
+            "makes no data from such parameters."
         )
+        if report.replicates is not None:
+            text += " The data side leaves their pairs out."
+        yield text
 
 
 def _where(report: DiagnosticReport) -> Iterator[str]:
