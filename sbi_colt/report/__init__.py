@@ -1,6 +1,6 @@
 """The report: what the results of the methods mean, in words, pictures and files.
 
 ``diagnostic`` and ``comparison`` hold the numbers of a report. ``text`` (with
-``finding_text``) has every sentence, ``figures`` (with ``clouds``) every picture,
-``html`` the page, and ``storage`` writes and reads files.
+``finding_text`` and ``comparison_text``) has every sentence, ``figures`` (with
+``clouds``) every picture, ``html`` the page, and ``storage`` writes and reads files.
 """

@@ -10,10 +10,10 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from sbi_colt.files import write_text
+from sbi_colt.report.comparison_text import comparison_summary
 from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.report.figures import plot_comparison
 from sbi_colt.report.html import comparison_body, comparison_page
-from sbi_colt.report.text import comparison_summary
 from sbi_colt.stats.combine import holm
 from sbi_colt.stats.intervals import distance_margin
 

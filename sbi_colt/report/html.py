@@ -12,13 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sbi_colt.report.colours import GREEN, ORANGE
+from sbi_colt.report.comparison_text import (
+    comparison_headline,
+    comparison_notes,
+    comparison_tables,
+)
 from sbi_colt.report.figures import panels
 from sbi_colt.report.text import (
     HEADER,
     caption,
-    comparison_headline,
-    comparison_notes,
-    comparison_tables,
     headline,
     report_rows,
     report_sentences,

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from sbi_colt.report.finding_text import advise, describe_all, feature_name
 
 if TYPE_CHECKING:
-    from sbi_colt.report.comparison import ComparisonReport
     from sbi_colt.report.diagnostic import DiagnosticReport
 
 __all__ = [
     "HEADER",
+    "SIDES",
     "WIDTH",
     "caption",
-    "comparison_headline",
-    "comparison_notes",
-    "comparison_summary",
-    "comparison_tables",
+    "explain_distance",
     "headline",
     "percent",
     "report_rows",
@@ -29,8 +26,6 @@ __all__ = [
 
 WIDTH = 80
 HEADER = ("method", "p-value", "distance", "at least", "statistic")
-_NAME = 18  # columns of a posterior's name in a comparison
-_CELL = 12  # columns of a method's p-value there
 _MAX_FINDINGS = 5  # that are named in one report
 _REGIONS = "the largest difference, over all regions that the probes looked at, between"
 _DISTANCE = (
@@ -53,7 +48,7 @@ _LEFT_OUT = {
     "another": "The data side would test it. It was left out, because it could not be "
     "made for another posterior of the comparison.",
 }
-_SIDE = {"colt": "parameters", "predictive": "data"}
+SIDES = {"colt": "parameters", "predictive": "data"}
 _MASS = {"colt": "posterior mass", "predictive": "predictive mass"}
 # What the data side must certify to say that the posterior discards information.
 _MUCH = 0.1
@@ -224,7 +219,7 @@ def _how_wrong(report: DiagnosticReport) -> str:
     sides, bounds = report.sides, report.bounds
     if not any(bounds.values()):
         estimates = [
-            f"{side.distance_excess:.0%} on the side of {_SIDE[name]}"
+            f"{side.distance_excess:.0%} on the side of {SIDES[name]}"
             for name, side in sides.items()
         ]
         return (
@@ -236,26 +231,26 @@ def _how_wrong(report: DiagnosticReport) -> str:
         lower, mass = bounds[name], _MASS[name]
         share = f"{lower:.0%}" if lower >= 0.01 else percent(float(f"{lower:.1g}"))
         parts.append(
-            f"{_SIDE[name]}: at least {share} of {mass} is misplaced (estimate "
+            f"{SIDES[name]}: at least {share} of {mass} is misplaced (estimate "
             f"{max(lower, side.distance_excess):.0%})"
             if lower > 0
-            else f"{_SIDE[name]}: no misplaced {mass} can be certified (estimate "
+            else f"{SIDES[name]}: no misplaced {mass} can be certified (estimate "
             f"{side.distance_excess:.0%})"
         )
     confidence = next(iter(sides.values())).config.confidence
     together = "Both bounds hold together" if len(sides) > 1 else "The bound holds"
     found = " and ".join(
         f"the probe {side.leading.name!r}"
-        + (f" on the side of {_SIDE[name]}" if len(sides) > 1 else "")
+        + (f" on the side of {SIDES[name]}" if len(sides) > 1 else "")
         for name, side in sides.items()
     )
     return (
         f"How wrong: {'; '.join(parts)}. {together} with {confidence:.0%} confidence. "
-        f"{_explained(sides)} The largest difference was found by {found}."
+        f"{explain_distance(sides)} The largest difference was found by {found}."
     )
 
 
-def _explained(sides: Collection[str]) -> str:
+def explain_distance(sides: Collection[str]) -> str:
     """Return what the distances on these sides are."""
     half = "at least half of such a distance is misplaced posterior mass."
     if "colt" not in sides:
@@ -397,123 +392,3 @@ def _how_decided(report: DiagnosticReport) -> str:
 def _statistic(statistic: float) -> str:
     """Return a statistic in at most eleven characters."""
     return f"{statistic:.3f}" if abs(statistic) < 1e6 else f"{statistic:.3g}"
-
-
-# The comparison of several posteriors
-
-
-def comparison_headline(comparison: ComparisonReport) -> str:
-    """Return what the comparison lists, and in which order."""
-    return f"{len(comparison)} posteriors, the smallest distance first"
-
-
-def comparison_summary(comparison: ComparisonReport) -> str:
-    """Return a comparison as text, at most 80 columns wide."""
-    rule = "-" * WIDTH
-    distances, methods = comparison_tables(comparison)
-    *pairs, distance, closer, levels = (
-        textwrap.fill(text, WIDTH) for text in comparison_notes(comparison)
-    )
-    table = [
-        comparison_headline(comparison),
-        rule,
-        *(_line(row, (10, 14, 12, 10, 15)) for row in distances),
-        rule,
-    ]
-    return "\n\n".join(
-        [
-            "\n".join(table),
-            "\n".join(_blocks(methods)),
-            "\n".join(pairs),
-            distance,
-            closer,
-            levels,
-        ]
-    )
-
-
-def comparison_tables(
-    comparison: ComparisonReport,
-) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Return the table of distances and that of all methods, their headers first."""
-    confidence = comparison.confidence
-    distances: list[tuple[str, ...]] = [
-        (
-            "posterior",
-            "distance",
-            f"{confidence:.0%} interval",
-            "side",
-            "p-value",
-            "verdict",
-        )
-    ]
-    methods: list[tuple[str, ...]] = [
-        ("p-value", *next(iter(comparison.reports.values())))
-    ]
-    for name, report in comparison.reports.items():
-        low, high = comparison.interval(name)
-        distances.append(
-            (
-                name,
-                f"{report.distance or 0:.3f}",
-                f"{low:.3f}-{high:.3f}",
-                _SIDE[report.leading_side or "colt"],
-                f"{report.p_value:.2g}",
-                "rejected" if report.rejected else "not rejected",
-            )
-        )
-        methods.append((name, *(f"{r.p_value:.2g}" for r in report.results.values())))
-    return distances, methods
-
-
-def comparison_notes(comparison: ComparisonReport) -> Iterator[str]:
-    """Yield a sentence for each two posteriors and each side, then three notes."""
-    names = list(comparison.reports)
-    for i, first in enumerate(names):
-        for second in names[i + 1 :]:
-            yield " ".join(
-                _closer(comparison, side, first, second) for side in comparison.sides
-            )
-    sides = comparison.sides
-    text = _explained(sides)
-    if len(sides) > 1:
-        text += " The side with the larger certified distance is shown."
-    yield f"{text} An error that no probe found does not count."
-    yield (
-        '"a is closer than b" means: in none of the regions of its probes is a off by '
-        "as much as b is in the worst region that was chosen for b on the training "
-        "pairs. The p-value is that of paired t-tests on the test pairs, adjusted for "
-        "the number of comparisons."
-    )
-    of = "both sides" if len(sides) > 1 else f"the side of {_SIDE[sides[0]]}"
-    yield (
-        "Each verdict is about one posterior, at the "
-        f"{percent(comparison.level)} level, by one p-value of {of}."
-    )
-
-
-def _closer(comparison: ComparisonReport, side: str, first: str, second: str) -> str:
-    """Return whether one of two posteriors is closer on a side."""
-    place = f"On the side of {_SIDE[side]}, "
-    p_values = {
-        (a, b): comparison.adjusted[side, a, b]
-        for a, b in ((first, second), (second, first))
-    }
-    (a, b), p_value = min(p_values.items(), key=lambda item: item[1])
-    if p_value <= comparison.level:
-        return f"{place}{a} is closer than {b} (p = {p_value:.2g})."
-    return f"{place}{first} and {second} cannot be told apart (p = {p_value:.2g})."
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))
-    return f"{row[0][: _NAME - 1]:<{_NAME}}{''.join(cells)}".rstrip()
-
-
-def _blocks(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table; columns that do not fit continue below."""
-    size = (WIDTH - _NAME) // _CELL
-    for start in range(1, len(rows[0]), size):
-        for name, *cells in rows:
-            shown = [cell[: _CELL - 1] for cell in cells[start - 1 : start - 1 + size]]
-            yield _line((name, *shown), (_CELL,) * len(shown))
