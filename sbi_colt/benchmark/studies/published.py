@@ -7,8 +7,8 @@ accuracy of a classifier (C2ST) and ratios of widths. Beside it stand the parame
 side, the data side and the verdict of diagnose, and SBC, TARP and L-C2ST.
 
 The budget "default" is that of diagnose; "large" has 5000 pairs with 100 draws and 5000
-replicates, without L-C2ST and NLE. FMPE, whose draws take milliseconds each, has 50,000
-draws in all: 50 for each x, or 10. NLE, whose draws are slower still, gets the data
+replicates, without L-C2ST and NLE. FMPE, whose draws take milliseconds each, has 20,000
+draws in all: 20 for each x, or 4. NLE, whose draws are slower still, gets the data
 side alone as its verdict; its parameter side is measured by itself, with 50 xs and 100
 draws.
 
@@ -60,7 +60,7 @@ _BUDGETS: dict[str, dict[str, Any]] = {
         "methods": ("colt", "predictive", "sbc", "tarp"),
     },
 }
-_FMPE_DRAWS = {"default": 50, "large": 10}  # for each x
+_FMPE_DRAWS = {"default": 20, "large": 4}  # for each x
 _SLOW_SAMPLER = {"num_simulations": 50, "num_posterior_samples": 100}
 _DATA_STEPS = ("replicates", "predictive")
 _LEVEL = 0.05
