@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from sbi_colt.benchmark.studies.findings import findings_lines
+from sbi_colt.benchmark.row_files import read_rows
+from sbi_colt.benchmark.studies.findings import FindingsRow, findings_lines
 from sbi_colt.benchmark.tasks.error_sizes import true_size
 from sbi_colt.benchmark.tasks.errors import ERRORS, NULLS, ErrorTask
 from sbi_colt.cli import main
@@ -17,7 +18,11 @@ def test_the_command_writes_a_table(tmp_path, capsys):
     assert main([*command, "--out", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "one shifted" in printed
-    assert "\n".join(findings_lines(path)) in printed
+    rows = read_rows(path, FindingsRow)
+    assert "\n".join(findings_lines(rows)) in printed
+    assert main([*command, "--out", str(path)]) == 0  # nothing is left to do
+    assert capsys.readouterr().out == printed
+    assert read_rows(path, FindingsRow) == rows
 
 
 def test_what_is_right_is_a_family():
