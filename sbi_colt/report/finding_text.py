@@ -102,12 +102,12 @@ def _who(finding: Finding, names: tuple[str, ...]) -> tuple[str, str]:
 
 def _shift(finding: Finding, names: tuple[str, ...]) -> str:
     who, verb = _who(finding, names)
-    if who == "it":
-        who, verb = "each parameter", "is"
+    if len(finding.parameters) != 1:  # perhaps in different directions
+        return f"{'all parameters' if who == 'it' else who} are shifted"
     state = "too high" if finding.sign > 0 else "too low"
     text = f"{who} {verb} {state} by {abs(finding.size):.2g} posterior standard"
     text += " deviations"
-    if len(finding.parameters) == 1 and not math.isnan(finding.own_units):
+    if not math.isnan(finding.own_units):
         text += f" ({abs(finding.own_units):.2g} in its own units)"
     return text
 
