@@ -61,7 +61,8 @@ def sinkhorn(ranks: Tensor, blur: float = 0.05, num_iterations: int = 20) -> Ten
     error is below 0.1%, against 10% after fifty iterations without it. Each kernel is
     the square of the one before, so that products with it are nearly all the work. The
     potentials are found without gradients; by the envelope theorem one last update, in
-    the log domain, carries the gradient.
+    the log domain, carries the gradient. Equal ranks are one atom with their common
+    weight: the ranks of a thousand pairs among a hundred draws have 101 values.
 
     Args:
         ranks: Ranks with shape ``(n,)``.
@@ -74,43 +75,59 @@ def sinkhorn(ranks: Tensor, blur: float = 0.05, num_iterations: int = 20) -> Ten
     """
     grid = uniform_grid(len(ranks), ranks)
     epsilon = blur**2
-    cross = _entropic_transport(ranks, grid, epsilon, num_iterations)
-    own = _entropic_self_transport(ranks, epsilon, num_iterations)
+    atoms, weights = _atoms(ranks)
+    cross = _entropic_transport(atoms, weights, grid, epsilon, num_iterations)
+    own = _entropic_self_transport(atoms, weights, epsilon, num_iterations)
     return (
         cross - own / 2 - _grids_own_transport(len(ranks), epsilon, num_iterations) / 2
     )
 
 
+def _atoms(ranks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct ranks, which carry the gradient, and their shares."""
+    found = ranks.detach().unique(return_inverse=True, return_counts=True)
+    values, places, counts = found
+    sums = torch.zeros_like(values).index_add(0, places, ranks)
+    return sums / counts, counts.double() / len(ranks)
+
+
 @lru_cache(maxsize=64)
 def _grids_own_transport(n: int, epsilon: float, steps: int) -> float:
     grid = uniform_grid(n, torch.zeros(1, dtype=torch.float64))
-    return float(_entropic_self_transport(grid, epsilon, steps))
+    weights = torch.full_like(grid, 1 / n)
+    return float(_entropic_self_transport(grid, weights, epsilon, steps))
 
 
-def _entropic_transport(x: Tensor, y: Tensor, epsilon: float, steps: int) -> Tensor:
+def _entropic_transport(
+    x: Tensor, weights: Tensor, y: Tensor, epsilon: float, steps: int
+) -> Tensor:
+    """Return the cost between x with weights and y with equal ones."""
     cost = _cost(x, y)  # (n, m)
-    n, m = cost.shape
+    m = len(y)
     scaling = torch.ones(m, dtype=torch.float64, device=cost.device)
     for kernel, updates in _kernels(cost, epsilon, steps):
         scaling = scaling.square()
         for _ in range(updates):
-            scaling = m / (kernel.T @ (n / (kernel @ scaling)))
+            scaling = 1 / (kernel.T @ (weights * m / (kernel @ scaling)))
     # scaling = exp(g / epsilon), with g the potential of y.
     g = (epsilon * scaling.log()).to(cost)
-    return _soft_minimum(cost, g, epsilon).mean() + g.mean()
+    equal = torch.full_like(g, 1 / m)
+    return weights.to(cost) @ _soft_minimum(cost, g, equal, epsilon) + g.mean()
 
 
-def _entropic_self_transport(x: Tensor, epsilon: float, steps: int) -> Tensor:
+def _entropic_self_transport(
+    x: Tensor, weights: Tensor, epsilon: float, steps: int
+) -> Tensor:
     cost = _cost(x, x)
-    n = len(cost)
-    scaling = torch.ones(n, dtype=torch.float64, device=cost.device)
+    scaling = torch.ones(len(cost), dtype=torch.float64, device=cost.device)
     for kernel, updates in _kernels(cost, epsilon, steps):
         scaling = scaling.square()
         for _ in range(updates):  # the averaged update converges in a few steps
-            scaling = (scaling * n / (kernel @ scaling)).sqrt()
+            scaling = (scaling / (kernel @ (weights * scaling))).sqrt()
     f = (epsilon * scaling.log()).to(cost)
+    shares = weights.to(cost)
     # The cost holds x in both roles, so the last update carries both gradients.
-    return _soft_minimum(cost, f, epsilon).mean() + f.mean()
+    return shares @ (_soft_minimum(cost, f, shares, epsilon) + f)
 
 
 def _kernels(cost: Tensor, epsilon: float, steps: int) -> Iterator[tuple[Tensor, int]]:
@@ -127,9 +144,11 @@ def _cost(x: Tensor, y: Tensor) -> Tensor:
     return (x.unsqueeze(1) - y.unsqueeze(0)).square() / 2
 
 
-def _soft_minimum(cost: Tensor, potential: Tensor, epsilon: float) -> Tensor:
-    weights = potential / epsilon - math.log(len(potential))
-    return -epsilon * torch.logsumexp(weights - cost / epsilon, dim=1)
+def _soft_minimum(
+    cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float
+) -> Tensor:
+    logits = potential / epsilon + weights.log()
+    return -epsilon * torch.logsumexp(logits - cost / epsilon, dim=1)
 
 
 DIVERGENCES: dict[str, Divergence] = {

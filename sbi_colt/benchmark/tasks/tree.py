@@ -1,19 +1,21 @@
 r"""A posterior with fine structure: a tree of Gaussian components in the plane.
 
-Written from the description in Chen, Bansal and Scott (2025, Appendix C.1). Two classes
-of branches start at the origin, at angles π/4 and 5π/4. Seven times over, a branch
-carries eight components and ends in two branches, turned to either side by a random
-angle. The covariance of a component is
+It is the tree of Karras et al. (2024, "Guiding a diffusion model with a bad version of
+itself"), which Chen, Bansal and Scott (2025, Appendix C.1) test; written here from its
+figures. Each of two classes is a trunk at (0.003, 0.0325), at the angles π/4 and 5π/4,
+with seven levels of branches. A branch of level k = 0, …, 6 has
 
-.. math:: Σ = (d d^T + (I - d d^T) \, \text{thick}^2) \, \text{size}^2
+- the length 0.292 · 0.8^k · (1 + 0.2 ε), with ε a standard normal number of its own,
+- eight components, at equal steps from 0.07 to 0.93 of its length, whose standard
+  deviations are 0.06 lengths along the branch and 0.012 · 0.8^k across it,
+- the weight length · 0.5^k, which its components share,
+- two children at its end, turned to either side by 0.7^k · (1 + 0.2 ε).
 
-with d the direction of the branch. x ~ N(0, 1), and its sign says which class θ belongs
-to: the first where x ≥ 0 (in the paper's figure it is the other one). p blurs all
-components with σ = 0.01, q with (1 + α) σ.
-
-Where the paper is silent: a branch is 0.7 times as long as its parent, beginning with
-1; components are half their spacing in size, a tenth as thick; a level of branches has
-0.8 times the weight of the one before; branches turn by 0.5 ± 0.15.
+At last the plane is stretched by 1.3136 and 1.3844 along its axes. The tree is about
+3 units wide; across a branch the standard deviation is 0.016 in a trunk and 0.004 at
+the tips, before the blur. x ~ N(0, 1), and its sign says which class θ belongs to: the
+first where x ≥ 0 (in the paper's figure it is the other one). p blurs all components
+with σ = 0.01, q with (1 + α) σ.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,15 +32,34 @@ from sbi_colt.benchmark.tasks.task import Setting
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from
 
-__all__ = ["SETTING", "TreeTask", "grow"]
+__all__ = ["SETTING", "Components", "TreeTask", "grow"]
 
 _DEPTH = 7
 _COMPONENTS = 8
 _BLUR = 0.01
-_THICK = 0.1
-_SHORTER = 0.7
-_LIGHTER = 0.8
-_TURN, _TURN_SPREAD = 0.5, 0.15
+_ROOT = (0.003, 0.0325)
+_ANGLES = (math.pi / 4, 5 * math.pi / 4)  # of the trunks
+_LENGTH, _SHORTER = 0.292, 0.8
+_JITTER = 0.2  # relative, of lengths and turns
+_FIRST, _LAST = 0.07, 0.93  # places of components, in lengths
+_ALONG, _ACROSS = 0.06, 0.012
+_LIGHTER = 0.5
+_STRAIGHTER = 0.7
+_STRETCH = (1.3136, 1.3844)
+
+
+class Components(NamedTuple):
+    """The components of both classes, those of the first class first.
+
+    Args:
+        weights: Probabilities within each class, with shape ``(2, C)``.
+        means: Means with shape ``(2, C, 2)``.
+        factors: Matrices A with covariance A Aᵀ, with shape ``(2, C, 2, 2)``.
+    """
+
+    weights: Tensor
+    means: Tensor
+    factors: Tensor
 
 
 @dataclass(frozen=True)
@@ -45,7 +67,7 @@ class TreeTask:
     """The tree, and q, which blurs by 1 + α times as much as p."""
 
     alpha: float
-    seed: int = 0  # of the branches' angles
+    seed: int = 0  # of the branches' lengths and angles
 
     def __post_init__(self):
         if not 0 <= self.alpha < math.inf:
@@ -67,49 +89,55 @@ class TreeTask:
     ) -> Tensor:
         """Return one draw for each class, with shape ``(..., 2)``."""
         weights, means, factors = grow(self.seed)
-        chosen = torch.multinomial(
-            weights, classes.numel(), replacement=True, generator=generator
-        )
-        chosen = chosen.reshape(classes.shape)
-        # The second class is the first one's components after len(weights).
-        index = chosen + len(weights) * classes
+        chance = torch.rand(classes.shape, generator=generator)
+        totals = weights.cumsum(dim=1)
+        found = [torch.searchsorted(own / own[-1], chance) for own in totals]
+        index = torch.where(classes == 0, *found)
         noise = torch.randn((*classes.shape, 2, 1), generator=generator)
-        inner = (factors[index] @ noise).squeeze(-1)
+        inner = (factors[classes, index] @ noise).squeeze(-1)
         outer = torch.randn((*classes.shape, 2), generator=generator)
-        return means[index] + inner + blur * outer
+        return means[classes, index] + inner + blur * outer
 
 
 @lru_cache(maxsize=16)
-def grow(seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the weights of one class's components, and the means and factors of both.
-
-    Returns:
-        Weights with shape ``(C,)``, the same for both classes; means ``(2 C, 2)`` and
-        square roots of covariances ``(2 C, 2, 2)``, those of the first class first.
-    """
+def grow(seed: int) -> Components:
+    """Return the components of the tree with a seed."""
     generator = generator_from(seed, "tree")
-    weights, means, factors = [], [], []
-    for label, root_angle in enumerate((math.pi / 4, 5 * math.pi / 4)):
-        branches = [(torch.zeros(2), root_angle)]
-        for level in range(_DEPTH):
-            length = _SHORTER**level
-            size = 0.5 * length / _COMPONENTS
-            grown = []
-            for start, angle in branches:
-                direction = torch.tensor([math.cos(angle), math.sin(angle)])
-                along = torch.outer(direction, direction)
-                factor = size * (along + _THICK * (torch.eye(2) - along))
-                for place in range(1, _COMPONENTS + 1):
-                    means.append(start + length * place / _COMPONENTS * direction)
-                    factors.append(factor)
-                    if label == 0:
-                        weights.append(_LIGHTER**level / 2**level)
-                for side in (-1, 1):
-                    jitter = float(torch.randn(1, generator=generator))
-                    turn = side * (_TURN + _TURN_SPREAD * jitter)
-                    grown.append((start + length * direction, angle + turn))
-            branches = grown
-    return torch.tensor(weights), torch.stack(means), torch.stack(factors)
+    classes = [_grow_class(angle, generator) for angle in _ANGLES]
+    weights, means, factors = map(torch.stack, zip(*classes, strict=True))
+    stretch = torch.tensor(_STRETCH)
+    return Components(weights, means * stretch, stretch.unsqueeze(1) * factors)
+
+
+def _grow_class(
+    angle: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return weights, means and factors of one class, before the stretching."""
+    starts, angles = torch.tensor([_ROOT]), torch.tensor([angle])
+    places = torch.linspace(_FIRST, _LAST, _COMPONENTS)
+    levels = []
+    for level in range(_DEPTH):
+        count = len(angles)
+        jitter = 1 + _JITTER * torch.randn(3, count, generator=generator)
+        lengths = _LENGTH * _SHORTER**level * jitter[0]
+        directions = torch.stack([angles.cos(), angles.sin()], dim=1)  # (B, 2)
+        steps = (lengths.unsqueeze(1) * directions).unsqueeze(1)  # (B, 1, 2)
+        along = directions.unsqueeze(2) * directions.unsqueeze(1)  # (B, 2, 2)
+        across = torch.eye(2) - along
+        factors = _ALONG * lengths.reshape(-1, 1, 1) * along
+        factors = factors + _ACROSS * _SHORTER**level * across
+        levels.append(
+            (
+                (lengths * _LIGHTER**level).repeat_interleave(_COMPONENTS),
+                (starts.unsqueeze(1) + places.unsqueeze(1) * steps).flatten(0, 1),
+                factors.repeat_interleave(_COMPONENTS, dim=0),
+            )
+        )
+        turns = _STRAIGHTER**level * jitter[1:] * torch.tensor([[-1.0], [1.0]])
+        angles = (angles + turns).flatten()
+        starts = (starts + steps.squeeze(1)).repeat(2, 1)
+    weights, means, factors = map(torch.cat, zip(*levels, strict=True))
+    return weights / weights.sum(), means, factors
 
 
 SETTING = Setting(
