@@ -184,7 +184,7 @@ def test_names_are_used(generator):
     assert (finding.family, finding.parameters) == ("width", (1,))
     text = str(report).replace("\n", " ")
     assert "What is wrong: spin is 1." in text
-    assert f"correcting it would gain {finding.gain:.2g} nats." in text
+    assert f"(correcting it would gain {finding.gain:.2g} nats)." in text
     assert "What to do: train for longer" in text
 
 

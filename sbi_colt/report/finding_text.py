@@ -62,16 +62,21 @@ def describe_all(
 ) -> list[str]:
     """Return findings in words, each with its gain.
 
+    The gain of an error that depends on x is that of correcting it at every x, not only
+    where the size was measured; the words say so.
+
     Example:
         >>> one = Finding("width", 0.01, (1,), size=1.4, unit="ratio", gain=0.24)
         >>> describe_all([one], ("alpha", "gamma"))
-        ['gamma is 1.4 times too wide; correcting it would gain 0.24 nats']
+        ['gamma is 1.4 times too wide (correcting it would gain 0.24 nats)']
     """
     texts, further = [], ""
     for finding in findings:
         text = describe(finding, names, x_shape)
         if finding.gain > 0:
-            text += f"; correcting it would gain {further}{finding.gain:.2g} nats"
+            everywhere = " at every x" if finding.where else ""
+            gain = f"{further}{finding.gain:.2g} nats"
+            text += f" (correcting it{everywhere} would gain {gain})"
             further = "a further "
         texts.append(text)
     return texts

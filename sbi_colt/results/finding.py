@@ -40,7 +40,8 @@ class Finding:
         sign: +1 where q is too high, too wide, too correlated or has tails too heavy;
             −1 for the opposite.
         size: How large the error is, in ``unit``.
-        interval: 95% interval of the size.
+        interval: 95% interval of the size. For an error that depends on x, it allows
+            for the choice of the feature and of its third.
         unit: ``"standard deviations"`` of the posterior (q's mean minus the truth),
             ``"ratio"`` (q's width over the right one), ``"correlation"`` (q's minus the
             right one) or ``"share"`` of true parameters: those below the median (skew),
@@ -49,8 +50,8 @@ class Finding:
         own_units: A shift in the parameter's own units.
         pattern: What a wrong shape is: ``"skew"``, ``"modes"`` or ``"tails"``;
             ``"blind"`` for an error with x of draws that hardly differ between xs.
-        gain: What correcting it would gain, in nats per pair, on pairs that were not
-            used to fit the correction.
+        gain: What correcting it at every x would gain beside the findings before it, in
+            nats per pair, on pairs that were not used to fit the correction.
         gain_se: Standard error of the gain.
     """
 

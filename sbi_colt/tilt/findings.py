@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from sbi_colt.results.finding import Finding
 from sbi_colt.tilt.bags import Bags
-from sbi_colt.tilt.families import Family, make_features
+from sbi_colt.tilt.families import WITH_X, Family, make_features
 from sbi_colt.tilt.logit import Gain, held_out_gain
 from sbi_colt.tilt.naming import NamedFamily, name_families
 from sbi_colt.tilt.score_test import Evidence, feature_z_scores
@@ -58,7 +59,7 @@ def find_errors(
         return (describe.blindness(named[0]),)
     first, *others = (describe.findings(one) for one in named)
     found = [*first, *(f for own in others for f in own if describe.is_off(f))]
-    return tuple(found)
+    return tuple(describe.with_gains(found))
 
 
 def _ignores_x(bags: Bags) -> bool:
@@ -101,12 +102,23 @@ class _Describing:
         made = made[:_MAX_STATEMENTS]
         if len(made) == 1:
             return made
-        gains = [self._gain_of(named.family, one.parameters) for one in made]
-        made = [
-            replace(one, gain=gain.mean, gain_se=gain.error)
-            for one, gain in zip(made, gains, strict=True)
-        ]
-        return sorted(made, key=lambda one: -one.gain)
+        alone = {one: self._gain_of([one]).mean for one in made}
+        return sorted(made, key=lambda one: -alone[one])
+
+    def with_gains(self, found: list[Finding]) -> list[Finding]:
+        """Return findings, each with what its parameters gain beside those before it.
+
+        The gain is that of correcting the family for these parameters at every x, also
+        where the size is that at some xs.
+        """
+        made: list[Finding] = []
+        before = torch.zeros(len(self.errors.errors), dtype=torch.float64)
+        for number, one in enumerate(found, start=1):
+            together = self._gain_of(found[:number])
+            gain = Gain.of(together.each - before, together.penalty)
+            made.append(replace(one, gain=gain.mean, gain_se=gain.error))
+            before = together.each
+        return made
 
     def blindness(self, named: NamedFamily) -> Finding:
         """Return one finding for all that a posterior which ignores x has wrong."""
@@ -137,11 +149,13 @@ class _Describing:
 
     def _finding(self, named: NamedFamily, who: tuple[int, ...]) -> Finding:
         family = named.family
-        feature, where, errors = None, "", self.errors
+        feature, where, errors, num_choices = None, "", self.errors, 1
         if family.with_x:
             feature, where, rows = self._where(family, who)
             errors = errors.at(rows)
-        size = measure(errors, family.base, who)
+            # The feature and its third are those with the largest error.
+            num_choices = len(_THIRDS) * len(set(self.terms.places))
+        size = measure(errors, family.base, who, num_choices)
         return Finding(
             family.name,
             named.p_value,
@@ -170,11 +184,20 @@ class _Describing:
         worst = max(range(3), key=scores.__getitem__)
         return place, _THIRDS[worst], thirds[worst]
 
-    def _gain_of(self, family: Family, who: tuple[int, ...]) -> Gain:
+    def _gain_of(self, found: Sequence[Finding]) -> Gain:
+        """Return the gain of correcting several findings together."""
         known = self.evidence.features.families
-        both = [known[family.base], family] if family.with_x else [family]
-        own = [self._only(each, who) for each in both]
-        return held_out_gain(self.evidence, own)
+        columns: dict[str, list[int]] = {}
+        for one in found:
+            base = one.family.removesuffix(WITH_X)
+            for name in dict.fromkeys([base, one.family]):
+                own = self._only(known[name], one.parameters).columns
+                columns.setdefault(name, []).extend(own)
+        families = [
+            replace(known[name], columns=tuple(dict.fromkeys(own)))
+            for name, own in columns.items()
+        ]
+        return held_out_gain(self.evidence, families)
 
     def _only(self, family: Family, who: tuple[int, ...]) -> Family:
         """Return the features of a family that are about some parameters."""

@@ -3,7 +3,7 @@
 1. Every family is tested alone, and Westfall and Young's adjustment is made over all.
    Under q = p anything is named with a probability of at most the level.
 2. Of the significant ones, the family with the largest gain is named: the true
-   error's family explains most.
+   error's family explains most. A shift that gains nearly as much comes first.
 3. A family "with x" has its own family's features too. It is named in the place of
    its own family if it is significant given that family.
 4. A further family is named if it is significant alone and given all that is named, by
@@ -184,8 +184,10 @@ class _Naming:
     def _explaining(self, left: dict[str, float], named: Sequence[NamedFamily]) -> str:
         """Return the family, without x, that explains most.
 
-        Of those that gain nearly as much as the best, it is the one given which the
-        others are least wrong.
+        Of those that gain nearly as much as the best, it is the shift, because a wrong
+        mean makes squares and products wrong too, and nothing but a shift makes the
+        mean wrong. Without a shift, it is the one given which the others are least
+        wrong.
         """
         rough = {name: self._rough_gain(name) for name in left}
         most = max(rough.values())
@@ -199,6 +201,8 @@ class _Naming:
                 best.setdefault(name.removesuffix(WITH_X), name)
         if len(best) == 1:
             return next(iter(best))
+        if "shift" in best:
+            return "shift"
         others = [self._family(name) for name in self.alone]
         return min(best, key=lambda base: self._left_over(best[base], others, named))
 

@@ -5,8 +5,8 @@ deviation of the draws at its x (the truth left out, or a truth far out would hi
 itself). Sizes are means over pairs, so their 95% intervals follow from the central
 limit theorem; shares have Wilson's (1927) intervals. They do not use the tilt, whose
 penalty draws its coefficients towards zero. A size describes the posterior whether or
-not something is named; where it is chosen because it is large, as "where x is high" is,
-the interval does not account for the choice.
+not something is named. A size that is chosen among several because it is large, as that
+"where x is high" is, has an interval that holds for all of them together (Bonferroni).
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import norm
 from torch import Tensor
 
 from sbi_colt.tilt.bags import Bags
 
 __all__ = ["Errors", "Size", "measure"]
 
-_Z = 1.959963984540054  # of a 95% interval
+_MISSED = 0.05  # share of intervals without the true size
 _CENTRE = (1 / 3, 2 / 3)
 _MANY = 1e3  # standard deviations beyond which errors are not squared
 # Share of truths in the central third below which one law is called several modes.
@@ -57,11 +58,14 @@ class Size:
 
     @property
     def z_score(self) -> float:
-        """How many standard errors the size is from that of a correct posterior."""
+        """Standard errors between a size and that of a correct posterior.
+
+        Of a size that was not chosen among several.
+        """
         error, spread = self.value - self.expected, self.high - self.low
         if self.unit == "ratio":
             error, spread = math.log(self.value), math.log(self.high / self.low)
-        return 2 * _Z * error / max(spread, 1e-300)
+        return 2 * float(norm.isf(_MISSED / 2)) * error / max(spread, 1e-300)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,41 +135,46 @@ class Errors:
         return Errors(*(getattr(self, name)[index] for name in self.__annotations__))
 
 
-def measure(errors: Errors, base: str, parameters: Sequence[int]) -> Size:
+def measure(
+    errors: Errors, base: str, parameters: Sequence[int], num_choices: int = 1
+) -> Size:
     """Return the size of an error of a family.
 
     Args:
         errors: Errors of the truths of all pairs, or of those with some xs.
         base: Name of the family, without x.
         parameters: The parameters it is about; all of them for an empty sequence.
+        num_choices: The number of sizes that this one was chosen from; the intervals of
+            all of them hold together with 95% confidence.
     """
     chosen = list(parameters) or list(range(errors.errors.shape[1]))
+    z = float(norm.isf(_MISSED / 2 / num_choices))
     if base == "shift":
-        return _shift(errors, chosen)
+        return _shift(errors, chosen, z)
     if base == "width":
-        return _width(errors, chosen)
+        return _width(errors, chosen, z)
     if base == "correlation":
-        return _correlation(errors, *chosen[:2])
+        return _correlation(errors, chosen[0], chosen[1], z)
     if base == "shape":
-        return _shape(errors.ranks[:, chosen[0]])
+        return _shape(errors.ranks[:, chosen[0]], z)
     if base == "missing":
         share = float(errors.is_alone.double().mean())
-        return _share(share, len(errors.is_alone), 0.0, -1)
-    return _radial(errors.radii)
+        return _share(share, len(errors.is_alone), 0.0, -1, z)
+    return _radial(errors.radii, z)
 
 
-def _shift(errors: Errors, chosen: list[int]) -> Size:
+def _shift(errors: Errors, chosen: list[int], z: float) -> Size:
     # Hedges' (1981) correction: standard deviations of few draws are too small.
     correction = (1 - 0.75 / errors.num_draws).unsqueeze(1)
     values = -(correction * errors.errors[:, chosen]).mean(dim=1)
     mean, error = float(values.mean()), _standard_error(values)
     own = float(errors.own_units[:, chosen].mean())
     unit = "standard deviations"
-    low, high = mean - _Z * error, mean + _Z * error
+    low, high = mean - z * error, mean + z * error
     return Size(mean, low, high, unit, _sign(mean), own_units=own)
 
 
-def _width(errors: Errors, chosen: list[int]) -> Size:
+def _width(errors: Errors, chosen: list[int], z: float) -> Size:
     own = errors.errors[:, chosen]
     squares = (own - own.mean(dim=0)).square()
     size = squares.mean(dim=0) * len(own) / max(1, len(own) - 1)
@@ -176,11 +185,11 @@ def _width(errors: Errors, chosen: list[int]) -> Size:
     logs = (reference / size).log() / 2  # (p,)
     value = float(logs.mean())
     error = _standard_error((squares / size).mean(dim=1) / 2)
-    low, high = math.exp(value - _Z * error), math.exp(value + _Z * error)
+    low, high = math.exp(value - z * error), math.exp(value + z * error)
     return Size(math.exp(value), low, high, "ratio", _sign(value), expected=1.0)
 
 
-def _correlation(errors: Errors, first: int, second: int) -> Size:
+def _correlation(errors: Errors, first: int, second: int, z: float) -> Size:
     pair = errors.errors[:, [first, second]]
     pair = pair - pair.mean(dim=0)
     known = float(errors.correlations[:, first, second].mean())
@@ -191,11 +200,11 @@ def _correlation(errors: Errors, first: int, second: int) -> Size:
     right = float((a * b).mean() - noise * known / scale.prod())
     error = _standard_error(a * b - right * (a.square() + b.square()) / 2)
     value = known - right
-    low, high = value - _Z * error, value + _Z * error
+    low, high = value - z * error, value + z * error
     return Size(value, low, high, "correlation", _sign(value))
 
 
-def _shape(ranks: Tensor) -> Size:
+def _shape(ranks: Tensor, z: float) -> Size:
     """Return the share of truths in the central third, or below the median.
 
     Which one it is depends on whether the ranks' even or odd polynomials are larger.
@@ -205,27 +214,27 @@ def _shape(ranks: Tensor) -> Size:
     even = [35 * y**4 - 30 * y**2 + 3, 3 * y**2 - 1]
     if max(_z(v) for v in odd) > max(_z(v) for v in even):
         below = float((ranks < 0.5).double().mean())
-        return _share(below, len(ranks), 0.5, _sign(below - 0.5), "skew")
+        return _share(below, len(ranks), 0.5, _sign(below - 0.5), z, "skew")
     low, high = _CENTRE
     centre = float(((ranks > low) & (ranks < high)).double().mean())
     sign = _sign(high - low - centre)  # few truths in the centre: q's tails are heavy
     pattern = "modes" if centre <= _MODES else "tails"
-    return _share(centre, len(ranks), high - low, sign, pattern)
+    return _share(centre, len(ranks), high - low, sign, z, pattern)
 
 
-def _radial(radii: Tensor) -> Size:
+def _radial(radii: Tensor, z: float) -> Size:
     """Return the share of truths in the central half of q."""
     centre = float((radii < 0.5).double().mean())
-    return _share(centre, len(radii), 0.5, _sign(0.5 - centre), "tails")
+    return _share(centre, len(radii), 0.5, _sign(0.5 - centre), z, "tails")
 
 
 def _share(
-    share: float, count: int, expected: float, sign: int, pattern: str = ""
+    share: float, count: int, expected: float, sign: int, z: float, pattern: str = ""
 ) -> Size:
     """Return a share with Wilson's (1927) interval."""
-    middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
-    half = (share * (1 - share) / count + _Z**2 / (4 * count**2)) ** 0.5
-    half *= _Z / (1 + _Z**2 / count)
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = (share * (1 - share) / count + z**2 / (4 * count**2)) ** 0.5
+    half *= z / (1 + z**2 / count)
     low, high = middle - half, middle + half
     return Size(share, low, high, "share", sign, pattern, expected=expected)
 

@@ -61,8 +61,17 @@ def test_the_gain_is_said_once_for_each():
         ],
         NAMES,
     )
-    assert both[0] == "gamma is 1.4 times too wide; correcting it would gain 0.24 nats"
-    assert both[1].endswith("; correcting it would gain a further 0.24 nats")
+    assert both[0] == "gamma is 1.4 times too wide (correcting it would gain 0.24 nats)"
+    assert both[1].endswith(" (correcting it would gain a further 0.24 nats)")
+    assert not any(";" in text for text in both)  # it separates findings
+
+
+def test_the_gain_of_an_error_with_x_is_not_that_of_a_third_of_x():
+    found = finding("width with x", 2.0, "ratio", feature=1, where="high")
+    assert describe_all([found], NAMES, (3,)) == [
+        "gamma is 2 times too wide where x[1] is high "
+        "(correcting it at every x would gain 0.24 nats)"
+    ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -44,9 +44,9 @@ OPTIONS = {
     "--repetitions": count_option("repetitions of each cell (default: 8)", 8),
     "--first-seed": {
         "type": at_least(0),
-        "default": 1000,
+        "default": 2000,
         "metavar": "SEED",
-        "help": "seed of the first repetition; the rules were chosen below 1000",
+        "help": "seed of the first repetition; the rules were chosen below 2000",
     },
     **out_option("findings.csv"),
 }
