@@ -11,9 +11,11 @@ from torch import Tensor
 
 __all__ = [
     "as_float_tensor",
+    "as_observation",
     "as_output",
     "as_tensor",
     "check_finite",
+    "check_log_weights",
     "check_samples",
     "clean_pairs",
     "in_one_precision",
@@ -248,3 +250,41 @@ def check_samples(samples: Tensor, num_pairs: int, dim: int) -> None:
         raise ValueError(
             "samples: expected at least one posterior draw per x (S >= 1), got S = 0."
         )
+
+
+def check_log_weights(log_weights: Any, shape: tuple[int, int]) -> Tensor:
+    """Return logarithms of the weights of all members, the truths' finite, or raise."""
+    tensor = as_float_tensor(log_weights, "log_weights").double().cpu()
+    if tuple(tensor.shape) != shape:
+        raise ValueError(
+            f"log_weights: expected shape {shape}, one row for the true parameters and "
+            f"one for each draw, got {tuple(tensor.shape)}."
+        )
+    if bool(tensor.isnan().any()) or bool((tensor == torch.inf).any()):
+        raise ValueError("log_weights: expected numbers or -inf, got NaN or +inf.")
+    bad = (~tensor[0].isfinite()).nonzero().flatten()
+    if len(bad):
+        raise ValueError(
+            f"log_weights: {len(bad)} of {shape[1]} true parameters have weight 0, the "
+            f"first at pair {int(bad[0])}. A proposal has a positive density at what "
+            "was simulated from it: check the proposal and the prior."
+        )
+    return tensor
+
+
+def as_observation(x_o: Any, xs: Tensor) -> Tensor:
+    """Return one observation like one of the xs, or raise.
+
+    Args:
+        x_o: The observation, with the shape of one x, or with a leading axis of one.
+        xs: Simulated data, with shape ``(n, …)``.
+    """
+    shape = tuple(xs.shape[1:])
+    own = as_output(x_o, "x_o", "an array of numbers").to(xs)
+    if tuple(own.shape) not in (shape, (1, *shape)):
+        raise ValueError(
+            f"x_o: expected shape {shape}, that of one simulation, got "
+            f"{tuple(own.shape)}."
+        )
+    check_finite(own, "x_o")
+    return own.reshape(shape)

@@ -3,7 +3,8 @@
 The first three are fixed probes and run through the same exact ranks and tests as CoLT:
 SBC ranks each parameter by itself, TARP the distance from a random reference point,
 coverage the Mahalanobis distance from the posterior mean. Nothing is trained, so every
-pair is a test pair. C2ST trains a classifier on some pairs and tests it on the others.
+pair is a test pair. C2ST trains a classifier on some pairs and tests it on the others;
+the classifier's logit is a probe too, and its ranks are as exact.
 
 sbi's own `check_sbc` compares discrete ranks with a continuous distribution, and its
 `check_tarp` runs a two-sample test on two grids of N / 10 points. On the same draws as
@@ -26,11 +27,10 @@ sbi's own `check_sbc` compares discrete ranks with a continuous distribution, an
 from __future__ import annotations
 
 import copy
-import math
+from dataclasses import replace
 from typing import Any
 
 import torch
-from scipy.stats import norm
 from torch import Tensor, nn
 
 from sbi_colt.draws import Draws
@@ -53,6 +53,9 @@ __all__ = [
     "sbc_ranks",
     "tarp",
 ]
+
+_NUM_RANKED = 200  # draws per x among which C2ST ranks the truth
+_CHUNK = 2**16  # members that the classifier sees at once
 
 
 def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> TestResult:
@@ -202,12 +205,14 @@ def _single_probe(name: str, ranks: Tensor) -> TestResult:
 
 
 class C2ST:
-    """Classifier two-sample test (Lopez-Paz and Oquab 2017), one draw per x.
+    """Classifier two-sample test (Lopez-Paz and Oquab 2017) with an exact p-value.
 
-    A perceptron learns to tell (θ*, x) from (θ, x), θ ~ q(θ | x). Its accuracy on
-    held-out pairs has mean 1/2 under the null hypothesis q = p; the p-value is that of
-    the asymptotic normal test with variance 1/(4 n) for n = 2 N held-out points. It is
-    approximate; sample size N, resolution about 1/√N.
+    A perceptron learns to tell (θ*, x) from (θ, x), θ ~ q(θ | x), one draw per x. Its
+    accuracy on held-out pairs is the statistic. The p-value is that of the rank of θ*
+    in its bag, in the order of the classifier's logits, as in conformal C2ST (arXiv
+    2507.17026): the exact Kolmogorov–Smirnov test of randomised ranks. Null hypothesis:
+    q(θ | x) = p(θ | x) for almost every x. Sample size N, the held-out pairs, with at
+    most 200 draws each; continuous.
 
     Args:
         num_hidden: Units per hidden layer.
@@ -270,12 +275,30 @@ class C2ST:
         """Test on pairs that training has not seen."""
         if self._network is None or self._scales is None:
             raise RuntimeError("C2ST.test: call fit(draws) before test(draws).")
-        thetas, xs, labels = _labelled(draws, self._scales)
+        few = replace(draws, samples=draws.samples[:_NUM_RANKED])
+        generator = _generator(few, self.seed, "c2st ranks")
+        truth = few.place_truths(generator)
         with torch.no_grad():
-            right = (self._network(thetas, xs) > 0) == (labels > 0.5)
-        accuracy = float(right.double().mean())
-        p_value = float(norm.sf((accuracy - 0.5) * 2 * math.sqrt(len(labels))))
-        return TestResult("c2st", p_value, accuracy)
+            logits = self._logits(few.bags(truth), few.xs)  # (N, K + 1)
+        table = RankTable.of(logits.unsqueeze(0), generator)
+        ranks = table.take(truth)[0]
+        rows = torch.arange(len(few), device=truth.device)
+        draw = (truth + 1) % table.bag_size  # any member but the truth
+        right = torch.stack([logits[rows, truth] > 0, logits[rows, draw] <= 0])
+        p_value = ks_p_value(float(ks_statistic(ranks)), len(few))
+        return TestResult("c2st", p_value, float(right.double().mean()))
+
+    def _logits(self, members: Tensor, xs: Tensor) -> Tensor:
+        """Return the classifier's logits of bags ``(N, M, d)``, with shape (N, M)."""
+        assert self._network is not None
+        assert self._scales is not None
+        step = max(1, _CHUNK // members.shape[1])
+        parts = []
+        for block, own in zip(members.split(step), xs.split(step), strict=True):
+            thetas = self._scales.network_thetas(block.flatten(0, 1))
+            own = self._scales.network_xs(own).repeat_interleave(block.shape[1], dim=0)
+            parts.append(self._network(thetas, own).reshape(block.shape[:2]))
+        return torch.cat(parts)
 
 
 def c2st(
@@ -320,8 +343,7 @@ class _PairClassifier(nn.Module):
 
 def _labelled(draws: Draws, scales: Scales) -> tuple[Tensor, Tensor, Tensor]:
     """Return standardised parameters, xs and labels: 1 for the truth, 0 for a draw."""
-    thetas = torch.cat([draws.thetas, draws.samples[0]]).double()
-    thetas = ((thetas - scales.theta_mean) / scales.theta_scale).float()
+    thetas = scales.network_thetas(torch.cat([draws.thetas, draws.samples[0]]))
     xs = scales.network_xs(draws.xs)
     labels = torch.zeros(len(thetas), device=thetas.device)
     labels[: len(draws)] = 1
@@ -329,5 +351,6 @@ def _labelled(draws: Draws, scales: Scales) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _generator(draws: Draws, seed: int | None, name: str) -> torch.Generator:
+    draws.check_equal_weights()
     key = digest(draws.thetas, draws.xs)
     return generator_from(resolve_seed(seed), name, key)

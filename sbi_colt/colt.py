@@ -283,7 +283,7 @@ class CoLT:
         self, scales: Scales, x_example: Tensor, generator: torch.Generator
     ) -> tuple[Probe, ...]:
         dim = len(scales.theta_mean)
-        probes = [probe for probe in self.config.make_probes() if probe.fits(dim)]
+        probes = [part for p in self.config.make_probes() for part in p.parts(dim)]
         if not probes:
             raise ValueError(
                 f"probes: none of {list(self.config.probes)} is for parameters of "

@@ -51,7 +51,6 @@ class CoLTConfig:
 
     probes: tuple[str, ...] = (
         "mahalanobis",
-        "energy",
         "density",
         "fine-density",
         "relief",
@@ -60,6 +59,7 @@ class CoLTConfig:
         "quadratic",
         "axes",
         "ball",
+        "marginal",
     )
     data_probes: tuple[str, ...] = (
         "data-energy",

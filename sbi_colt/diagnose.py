@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,13 +14,19 @@ from sbi_colt.checks import check_number
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
+from sbi_colt.plausibility import nearness
 from sbi_colt.randomness import digest, generator_from, resolve_seed
 from sbi_colt.report.diagnostic import Cost, DiagnosticReport, overall_p_value
 from sbi_colt.results.finding import Finding
+from sbi_colt.results.plausibility_result import PlausibilityResult
 from sbi_colt.sampling.at_xs import run_seed
+from sbi_colt.sampling.check_observation import check_observation
 from sbi_colt.sampling.draw import Spent, make_draws
+from sbi_colt.sampling.focus import describe_focus
+from sbi_colt.sampling.pairs import find_simulator
 from sbi_colt.tilt.bags import choose_members
 from sbi_colt.tilt.findings import find_errors
+from sbi_colt.weighted import thinned
 
 __all__ = ["check_options", "diagnose", "diagnose_draws"]
 
@@ -43,6 +50,8 @@ def diagnose(
     show_progress_bar: bool = True,
     num_replicates: int = 6,
     num_replicated_pairs: int | None = None,
+    x_o: Any = None,
+    proposal: Any = None,
     **sampling: Any,
 ) -> DiagnosticReport:
     """Test a posterior with CoLT on both sides, beside SBC, TARP and C2ST.
@@ -86,6 +95,15 @@ def diagnose(
         num_replicated_pairs: Pairs that have replicates; by default 15% of
             ``num_simulations`` or of the pairs handed in, and at least 50: 900 more
             simulations for 1000 pairs.
+        x_o: Your observation. All pairs are then simulated near it, from a proposal
+            around q(θ | x_o) (`sbi_colt.sampling.proposal`), and the verdict is about
+            posteriors at observations like x_o. For posteriors that were trained for
+            one observation, in several rounds, no other verdict is valid. Whether the
+            simulator could have made x_o is tested as well, with 1500 simulations more
+            (`sbi_colt.plausibility`).
+        proposal: The distribution that ``thetas`` were simulated from, if that is not
+            the prior: a distribution with ``log_prob`` (``prior`` is needed too), or a
+            function from parameters ``(n, d)`` to log w, w = proposal / prior.
         **sampling: Further options of `draw_posterior_samples`, such as
             ``max_sampling_time`` and ``checkpoint``.
 
@@ -123,10 +141,11 @@ def diagnose(
     runs = check_options(methods, level, has_data_side=has_data_side)
     if parameter_names is not None and getattr(thetas, "ndim", 0) == 2:
         _checked_names(parameter_names, thetas.shape[1])  # before the work begins
+    known = None if x_o is None else find_simulator(simulator, prior, thetas, seed)
     draws, spent = make_draws(
         posterior,
         prior,
-        simulator,
+        simulator if known is None else known,
         thetas,
         xs,
         num_simulations,
@@ -138,12 +157,34 @@ def diagnose(
         num_replicates=num_replicates if "predictive" in runs else 0,
         num_replicated_pairs=num_replicated_pairs,
         parameter_side=set(runs) != {"predictive"},
+        x_o=x_o,
+        proposal=proposal,
         **sampling,
     )
     if draws.predictive is None:  # left out, as a warning said
         runs.pop("predictive", None)
     settings = MethodSettings(config or CoLTConfig(), seed, device, show_progress_bar)
-    return _report(draws, runs, settings, level, parameter_names, spent)
+    if known is None:
+        return _report(draws, runs, settings, level, parameter_names, spent)
+    start, before = time.perf_counter(), known.num_spent
+    observation = check_observation(
+        posterior,
+        prior,
+        known,
+        x_o,
+        seed=seed,
+        num_workers=num_workers,
+        show_progress_bar=show_progress_bar,
+    )
+    near = nearness(observation.x_o, draws.xs.cpu(), generator_from(seed, "nearness"))
+    spent = replace(
+        spent,
+        seconds={**spent.seconds, "observation": time.perf_counter() - start},
+        num_simulations=spent.num_simulations + known.num_spent - before,
+    )
+    return _report(
+        draws, runs, settings, level, parameter_names, spent, observation, near
+    )
 
 
 def diagnose_draws(
@@ -190,10 +231,13 @@ def _report(
     level: float,
     parameter_names: Sequence[str] | None,
     spent: Spent,
+    observation: PlausibilityResult | None = None,
+    near: float | None = None,
 ) -> DiagnosticReport:
     """Run the methods on draws, and return the report."""
     names = _checked_names(parameter_names, draws.dim)
-    draws = draws.to(settings.device)
+    whole = draws
+    draws = thinned(whole, settings.seed).to(settings.device)
     results, seconds = _run_methods(draws, methods, settings)
     findings = ()
     if overall_p_value(results) <= level and draws.num_posterior_samples:
@@ -216,6 +260,9 @@ def _report(
         replicates=draws.predictive if "predictive" in results else None,
         left_out=spent.left_out,
         failed_share=_failed_share(draws, spent),
+        focus=describe_focus(whole, draws, spent.widening),
+        observation=observation,
+        nearness=near,
     )
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from sbi_colt.arrays import (
     as_float_tensor,
     check_finite,
+    check_log_weights,
     check_samples,
     clean_pairs,
     in_one_precision,
@@ -64,6 +65,10 @@ class Draws:
             as S = 0, where only the data side is wanted.
         predictive: The data side, or `None`: draws with the roles swapped, made by
             `make_predictive`. Splits and selections do not keep it.
+        log_weights: Where the pairs come from a proposal π̃ and not from the prior π:
+            log π̃(θ) − log π(θ) of all members, up to a constant for each x, with shape
+            ``(S + 1, N)``, the truth first; −∞ for draws outside the prior. `None`
+            for pairs from the prior. Tests need `sbi_colt.weighted.thinned` draws.
         drawn: On a data side, at which xs the posterior could be sampled, with shape
             ``(n,)``; `None` for all. The other θ' are true parameters: their bags are
             valid, whatever the posterior is, and say nothing about it.
@@ -85,6 +90,7 @@ class Draws:
     xs: Tensor
     samples: Tensor
     predictive: Draws | None = field(default=None, kw_only=True)
+    log_weights: Tensor | None = field(default=None, kw_only=True)
     drawn: Tensor | None = field(default=None, kw_only=True)
     mask: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
     index: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
@@ -106,12 +112,18 @@ class Draws:
         if shuffle or not mask.all():
             samples = samples[:, mask]  # a copy
         check_finite(samples, "samples")
+        log_weights = self.log_weights
+        if log_weights is not None:
+            log_weights = check_log_weights(log_weights, (len(samples) + 1, len(mask)))
+            log_weights = log_weights[:, mask.cpu()]
+            shuffle = False  # thinning takes draws in random order
         if shuffle:
             shuffle_draws(samples, generator_from(0, "draws", digest(thetas, xs)))
         for name, value in (
             ("thetas", thetas),
             ("xs", xs),
             ("samples", samples),
+            ("log_weights", log_weights),
             ("mask", mask.cpu()),
             ("index", mask.nonzero().flatten().cpu()),
             ("keys", make_pair_keys(thetas, xs)),
@@ -188,11 +200,16 @@ class Draws:
                 f"index: {repeats} of {len(there)} positions are repeats of others; a "
                 "test needs independent pairs."
             )
+        weights = self.log_weights
+        weights = weights if weights is None else weights[:, there]
         return replace(
             self,
             thetas=self.thetas[here],
             xs=self.xs[here],
             samples=self.samples[:, here],
+            log_weights=None
+            if self.log_weights is None
+            else self.log_weights[:, there],
             predictive=None,
             drawn=None if self.drawn is None else self.drawn[there],
             index=self.index[there],
@@ -205,9 +222,18 @@ class Draws:
         Arithmetic may round differently from place to place, and members must be
         exchangeable to the last bit.
         """
+        self.check_equal_weights()
         size = self.num_posterior_samples + 1
         truth = torch.randint(size, (len(self),), generator=generator)
         return truth.to(self.thetas.device)
+
+    def check_equal_weights(self) -> None:
+        """Raise where members of bags have weights."""
+        if self.log_weights is not None:
+            raise ValueError(
+                "draws: the pairs come from a proposal, so the members of a bag have "
+                "weights (log_weights); use sbi_colt.weighted.thinned(draws) first."
+            )
 
     def bags(self, truth: Tensor, rows: slice = slice(None)) -> Tensor:
         """Return the bags of some pairs, with shape ``(n, K + 1, d)``.
@@ -259,6 +285,8 @@ class Draws:
         tensors = {"thetas": self.thetas, "xs": self.xs, "samples": self.samples}
         if self.num_posterior_samples == 0:
             del tensors["samples"]
+        if self.log_weights is not None:
+            tensors["log_weights"] = self.log_weights
         if (data := self.predictive) is not None:
             shape = (len(data), *self.xs.shape[1:])
             tensors["replicated_xs"] = data.thetas.reshape(shape)
@@ -280,6 +308,7 @@ class Draws:
         side it has ``replicates (M, n, …)`` and ``thetas_of_posterior (n, d)``, which
         belong to the first n xs, or to ``replicated_xs (n, …)`` where that is there;
         ``samples`` is then optional, and must not hold ``thetas_of_posterior``. Where
+        ``log_weights (S + 1, N)`` is there, it has the weights of all members. Where
         ``drawn (n,)`` is there, it says at which of these xs the posterior could be
         sampled.
         """
@@ -306,6 +335,7 @@ class Draws:
             arrays["thetas"],
             arrays["xs"],
             cast(Tensor, arrays.get("samples")),
+            log_weights=arrays.get("log_weights"),
             shuffle=shuffle,
         )
         if not has_data_side:

@@ -19,6 +19,7 @@ from sbi_colt.randomness import resolve_seed
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.at_xs import run_seed
 from sbi_colt.sampling.draw import make_draws
+from sbi_colt.weighted import thinned
 
 __all__ = ["check_colt", "colt_on_draws", "run_colt"]
 
@@ -140,6 +141,7 @@ def colt_on_draws(
     """
     seed = resolve_seed(seed)
     config = CoLT(config).config
+    draws = thinned(draws, seed)
     train, test = draws.split(config.train_fraction, seed=seed)
     return train_and_test(
         train,

@@ -73,14 +73,18 @@ def test_sbc_names_the_parameter_that_is_wrong(make_draws, generator):
     assert min(adjusted[0], adjusted[2]) > 0.01
 
 
-def test_c2st_false_alarms_are_near_the_level(make_draws, generator):
-    """The normal test is approximate and conservative: pairs share their x."""
-    train = make_draws(60, 1, 2, generator)
-    classifier = C2ST(seed=0, epochs=20, num_hidden=32).fit(train)
-    p_values = [
-        classifier.test(make_draws(60, 1, 2, generator)).p_value for _ in range(400)
-    ]
-    assert sum(p <= 0.05 for p in p_values) <= 32  # the upper end of the 99% band
+@pytest.mark.parametrize("num_draws", [1, 30])
+@pytest.mark.parametrize("level", [0.05, 0.2])
+def test_c2st_false_alarms_are_at_the_level(
+    make_draws, generator, within_binomial_band, num_draws, level
+):
+    classifier = C2ST(seed=0, epochs=20, num_hidden=32)
+    classifier.fit(make_draws(60, num_draws, 2, generator))
+    alarms = sum(
+        classifier.test(make_draws(40, num_draws, 2, generator)).p_value <= level
+        for _ in range(400)
+    )
+    assert within_binomial_band(alarms, 400, level)
 
 
 def test_c2st_sees_a_posterior_that_ignores_x(generator):

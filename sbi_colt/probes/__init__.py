@@ -8,7 +8,7 @@ learning is only the search for probes that show an error well.
 ``base`` is what all probes have in common, and ``bags`` is what they are given. Each
 kind has a file of its own: ``ball`` (CoLT's own, with a learned centre and geometry),
 ``density``, ``relief``, ``blend``, ``drift``, ``quadratic``, ``axes``, ``marginal``
-and ``logit``. `PROBES` gives each a name.
+(one for each parameter) and ``logit``. `PROBES` gives each a name.
 ``coordinates`` standardises parameters, ``features`` turns data into short vectors (on
 the data side a bag is an observation and its replicates; ``summaries`` are some of
 them), ``networks`` has the

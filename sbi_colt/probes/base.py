@@ -50,6 +50,13 @@ class Probe(nn.Module):
         """Return whether the probe is meant for parameters of this dimension."""
         return True
 
+    def parts(self, dim: int) -> list[Probe]:
+        """Return the probes that this name stands for: itself, if it fits.
+
+        A probe that is one for each parameter returns all of them.
+        """
+        return [self] if self.fits(dim) else []
+
     def prepare(
         self,
         scales: Scales,

@@ -48,6 +48,10 @@ class Scales:
         """Return the scales of training pairs and their draws."""
         return cls(*_moments([thetas, *samples]), *_moments([xs]))
 
+    def network_thetas(self, thetas: Tensor) -> Tensor:
+        """Return parameters ``(n, d)`` as networks see them: standardised."""
+        return ((thetas.double() - self.theta_mean) / self.theta_scale).float()
+
     def network_xs(self, xs: Tensor, coordinates: Coordinates = "global") -> Tensor:
         """Return xs as networks see them: standardised, unless coordinates are raw."""
         if coordinates == "raw":  # a copy: networks may change their input in place

@@ -20,6 +20,8 @@ from sbi_colt.report.storage import load_report, save_report
 from sbi_colt.report.text import WIDTH, report_summary
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.finding import Finding
+from sbi_colt.results.focus import Focus
+from sbi_colt.results.plausibility_result import PlausibilityResult
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.combine import both_sides_p_value, holm
 
@@ -87,6 +89,10 @@ class DiagnosticReport:
         failed_share: Share of the θ', the parameters that the posterior drew, at which
             the simulator fails again and again: a finding of its own. `None` where
             nothing was simulated from them.
+        focus: What was looked at where the pairs come from a proposal: near x_o, or the
+            user's own. `None` for pairs from the prior.
+        observation: Whether prior and simulator could have made x_o, in a focused run.
+        nearness: p-value of "x_o lies among the focused xs"; `None` without x_o.
 
     Example:
         >>> import torch
@@ -119,6 +125,9 @@ class DiagnosticReport:
     replicates: Draws | None = None
     left_out: str = ""
     failed_share: float | None = None
+    focus: Focus | None = None
+    observation: PlausibilityResult | None = None
+    nearness: float | None = None
 
     def __post_init__(self):
         check_number("level", self.level, "a number in (0, 1)", lambda v: 0 < v < 1)
@@ -338,6 +347,9 @@ class DiagnosticReport:
             "detectable_distance": self.detectable,
             "num_drawn": self.num_drawn,
             "failed_share": self.failed_share,
+            "focus": self.focus and vars(self.focus),
+            "plausibility_p_value": self.observation and self.observation.p_value,
+            "nearness": self.nearness,
             "left_out": self.left_out,
             "cost": {
                 "num_simulations": self.cost.num_simulations,

@@ -19,8 +19,10 @@ from sbi_colt.probes.coordinates import Scales
 from sbi_colt.probes.networks import x_features
 from sbi_colt.probes.training import History
 from sbi_colt.randomness import generator_from, isolated_rng
+from sbi_colt.report.observation_storage import load_observation, pack_observation
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
 from sbi_colt.results.finding import Finding
+from sbi_colt.results.focus import Focus
 from sbi_colt.results.local import Evidence
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.ranks import RankTable
@@ -59,9 +61,15 @@ def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
         "x_shape": list(report.x_shape),
         "left_out": report.left_out,
         "failed_share": report.failed_share,
+        "focus": report.focus and vars(report.focus),
+        "nearness": report.nearness,
+        "observation": None,
         "results": {},
     }
     tensors: dict[str, Tensor] = {}
+    if report.observation is not None:
+        header["observation"], own = pack_observation(report.observation)
+        tensors |= prefixed("observation", own)
     for name, result in report.results.items():
         header["results"][name], own = _pack_result(result)
         tensors |= {f"{name}/{key}": value for key, value in own.items()}
@@ -109,7 +117,19 @@ def load_report(
         "replicates": _load_replicates(tensors),
         "left_out": header["left_out"],
         "failed_share": header["failed_share"],
+        "focus": _load_focus(header.get("focus")),
+        "nearness": header.get("nearness"),
+        "observation": load_observation(
+            header.get("observation"), unprefixed("observation", tensors)
+        ),
     }
+
+
+def _load_focus(plain: dict[str, Any] | None) -> Focus | None:
+    if plain is None:
+        return None
+    with refused("focus"):
+        return Focus(**plain)
 
 
 def _load_replicates(tensors: Mapping[str, Tensor]) -> Draws | None:

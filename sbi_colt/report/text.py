@@ -7,6 +7,9 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from sbi_colt.report.finding_text import advise, describe_all, feature_name
+from sbi_colt.report.plausibility_text import conclude, plausibility_sentences
+from sbi_colt.results.focus import Focus
+from sbi_colt.results.plausibility_result import PlausibilityResult
 
 if TYPE_CHECKING:
     from sbi_colt.report.diagnostic import DiagnosticReport
@@ -153,6 +156,10 @@ def report_rows(report: DiagnosticReport) -> list[tuple[str, ...]]:
 
 def report_sentences(report: DiagnosticReport) -> Iterator[str]:
     """Yield the paragraphs of a report."""
+    if report.focus is not None:
+        yield _what_was_tested(report.focus)
+    if report.observation is not None and report.nearness is not None:
+        yield from _at_x_o(report, report.observation, report.nearness)
     if report.sides:
         yield _how_wrong(report)
     if report.rejected:
@@ -160,6 +167,44 @@ def report_sentences(report: DiagnosticReport) -> Iterator[str]:
     yield from _beside(report)
     yield _cost(report)
     yield _how_decided(report)
+
+
+def _at_x_o(
+    report: DiagnosticReport, observation: PlausibilityResult, nearness: float
+) -> Iterator[str]:
+    """Yield what all tests at x_o say together, then whether x_o is plausible."""
+    conclusion = conclude(
+        report.p_value,
+        observation.p_value,
+        observation.predictive_p_value,
+        nearness,
+        report.level,
+    )
+    yield "At your observation: " + " ".join(conclusion.sentences)
+    yield " ".join(plausibility_sentences(observation, report.level))
+
+
+def _what_was_tested(focus: Focus) -> str:
+    if focus.widening:
+        text = (
+            "What was tested: posteriors at observations like x_o. True parameters "
+            f"were simulated from a distribution {focus.widening:g} times as wide as "
+            "the posterior at x_o."
+        )
+    else:
+        text = "What was tested: pairs from your proposal, with weights."
+    text += (
+        f" Of {focus.num_draws} posterior draws at each x (an effective number of "
+        f"{focus.num_effective:.0f}) {focus.num_kept} were used, at "
+        f"{focus.num_pairs_kept} of {focus.num_pairs} xs, so that all of them have the "
+        "weight that the proposal asks for."
+    )
+    if focus.share_outside > 0:
+        text += (
+            f" {percent(focus.share_outside)} of the draws lie where the prior or the "
+            "proposal has no density; these were not tested."
+        )
+    return text
 
 
 def _what_is_wrong(report: DiagnosticReport) -> Iterator[str]:
@@ -376,8 +421,6 @@ def _how_decided(report: DiagnosticReport) -> str:
     )
     if report.sides and len(report.results) > len(report.sides):
         text += " The other methods are to be read beside it."
-    if "c2st" in report.results:
-        text += " The p-value of C2ST holds for large samples only."
     ranked = set(report.results) & {"colt", "predictive", "sbc", "tarp", "coverage"}
     if ranked:
         text += (

@@ -13,6 +13,7 @@ A call passes through the files in this order:
    belong to; ``messages`` says how long the run will take and which xs are missing.
 5. ``data_side`` chooses the posterior draws that are simulated again, and
    ``replicates`` simulates them.
+6. ``check_observation`` simulates what an observation x_o is ranked with.
 
 ``sbi_internals`` names all that is read of sbi beyond its documented interface.
 """

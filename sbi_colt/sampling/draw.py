@@ -18,12 +18,15 @@ from sbi_colt.draws import Draws
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.sampling.at_xs import check_dimension, run_seed, sample_posterior
 from sbi_colt.sampling.data_side import add_data_side, draw_for_data_side
+from sbi_colt.sampling.focus import find_weighing
 from sbi_colt.sampling.pairs import find_simulator, make_pairs
+from sbi_colt.sampling.proposal import check_prior, with_log_weights
 from sbi_colt.sampling.replicates import (
     ReplicateOptions,
     TooFewBags,
     num_replicated,
 )
+from sbi_colt.sampling.sbi_internals import default_observation
 from sbi_colt.sampling.simulator import Simulator
 
 __all__ = ["Spent", "draw", "draw_at_pairs", "make_draws", "ready_pairs"]
@@ -104,6 +107,8 @@ def make_draws(
     num_replicates: int = 0,
     num_replicated_pairs: int | None = None,
     parameter_side: bool = True,
+    x_o: Any = None,
+    proposal: Any = None,
     **options: Any,
 ) -> tuple[Draws, Spent]:
     """Return draws at pairs that are handed in or simulated, and what they cost.
@@ -118,6 +123,14 @@ def make_draws(
         "num_workers": num_workers,
         "show_progress_bar": show_progress_bar,
     }
+    check_prior(prior)
+    if not parameter_side and (x_o is not None or proposal is not None):
+        raise ValueError(
+            "methods: with x_o or proposal the data side needs the weights of "
+            'posterior draws; add "colt", or leave methods out.'
+        )
+    if x_o is None and proposal is None:
+        _warn_if_for_one_x(posterior)
     clock = Clock()
     before = simulator.num_spent if isinstance(simulator, Simulator) else 0
     how = ReplicateOptions(
@@ -127,8 +140,14 @@ def make_draws(
         checkpoint_name=options.get("checkpoint_name"),
         **common,
     )
+    if x_o is not None:
+        simulator = find_simulator(simulator, prior, thetas, seed)
+    weighing = find_weighing(
+        posterior, prior, simulator, thetas, x_o, proposal, **common, **options
+    )
+    focus = None if weighing is None else weighing.proposal
     known, thetas, xs, number = ready_pairs(
-        prior,
+        prior if focus is None else focus,
         simulator,
         thetas,
         xs,
@@ -147,6 +166,8 @@ def make_draws(
     else:
         sampling = {"device": device, **common, **options}
         draws = draw_at_pairs(posterior, thetas, xs, num_posterior_samples, **sampling)
+        if weighing is not None:
+            draws = with_log_weights(draws, weighing.log_weight)
         clock.add("sampling")
         if known is not None and how.num_replicates:
             try:
@@ -159,7 +180,20 @@ def make_draws(
         elif known is not None:
             left_out = "off"
     num_spent = 0 if known is None else known.num_spent - before
-    return draws, Spent(clock.seconds, num_spent, left_out, failed_share)
+    widening = 0.0 if focus is None else focus.widening
+    return draws, Spent(clock.seconds, num_spent, left_out, failed_share, widening)
+
+
+def _warn_if_for_one_x(posterior: Any) -> None:
+    """Warn where sbi says that a posterior is meant for one observation."""
+    if default_observation(posterior) is not None:
+        warn_caller(
+            "posterior: it has a default observation (default_x). If it was trained "
+            "for this observation, in several rounds or with a truncated proposal, "
+            "pairs from the whole prior reject it although it may be right there: use "
+            "diagnose(…, x_o=posterior.default_x). If it was trained on simulations "
+            "from the prior alone, this verdict is valid."
+        )
 
 
 def ready_pairs(
@@ -203,12 +237,15 @@ class Spent:
         left_out: Why there is a simulator but no data side; see `DiagnosticReport`.
         failed_share: Share of the θ' at which the simulator fails, if the data side
             was left out after that was seen.
+        widening: How much wider than the draws at x_o the proposal of a focused run is;
+            0 for any other run.
     """
 
     seconds: dict[str, float]
     num_simulations: int
     left_out: str = ""
     failed_share: float | None = None
+    widening: float = 0.0
 
 
 class Clock:

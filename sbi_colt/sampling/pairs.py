@@ -20,7 +20,13 @@ from sbi_colt.sampling.parallel import in_parallel
 from sbi_colt.sampling.sbi_internals import process_prior
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
-__all__ = ["find_simulator", "make_pairs", "simulate_at", "simulate_pairs"]
+__all__ = [
+    "find_simulator",
+    "make_pairs",
+    "processed_prior",
+    "simulate_at",
+    "simulate_pairs",
+]
 
 # Parameters in one call of a simulator that takes batches, and in one task otherwise.
 _BLOCK = 256
@@ -88,7 +94,7 @@ def find_simulator(
         )
     source, is_numpy = _Given(thetas), isinstance(thetas, np.ndarray)
     if prior is not None:
-        source, is_numpy = _process(prior, seed)
+        source, is_numpy = processed_prior(prior, seed)
     with isolated_rng(generator_from(seed, "trial")):
         return Simulator(function, source, is_numpy)
 
@@ -104,7 +110,7 @@ class _Given:
         return thetas[torch.randint(len(thetas), shape)].cpu()
 
 
-def _process(prior: Any, seed: int) -> tuple[Any, bool]:
+def processed_prior(prior: Any, seed: int) -> tuple[Any, bool]:
     """Return the prior as sbi has it, and whether the user's one gives NumPy arrays."""
     with isolated_rng(generator_from(seed, "prior")), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Prior was provided as a sequence")
@@ -153,7 +159,7 @@ def simulate_pairs(
     known = find_simulator(simulator, prior, None, seed)
     if known is None:
         raise TypeError("simulator: expected a function of θ, got None.")
-    prior, _ = _process(prior, seed)
+    prior, _ = processed_prior(prior, seed)
     progress = tqdm(
         total=num_simulations,
         desc="Simulating pairs",

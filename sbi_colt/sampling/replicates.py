@@ -146,7 +146,11 @@ def draws_of_posterior(
     rows = rows[places]  # −1 where there are no draws
     size = draws.num_posterior_samples + 1
     generator = generator_from(seed, "members of bags")
-    members = torch.randint(size, rows.shape, generator=generator)
+    if draws.log_weights is None:
+        members = torch.randint(size, rows.shape, generator=generator)
+    else:  # in proportion to the weights: (θ', x) is then a pair of the proposal
+        shares = draws.log_weights.softmax(dim=0).T[rows]  # (n, S + 1)
+        members = torch.multinomial(shares, 1, generator=generator).squeeze(1)
     drawn = rows >= 0
     picked = draws.samples[(members - 1).clamp_min(0), rows]
     here = (drawn & (members > 0)).to(picked.device).unsqueeze(1)

@@ -44,6 +44,7 @@ __all__ = [
     "component_weights",
     "composes_trials",
     "corrects_for_proposal",
+    "default_observation",
     "device_of",
     "is_amortized",
     "is_timeout",
@@ -69,6 +70,13 @@ def samples_like(posterior: Any, kind: type) -> bool:
 def device_of(posterior: NeuralPosterior) -> str | torch.device:
     """Return the device that a posterior's networks are on."""
     return posterior._device
+
+
+def default_observation(posterior: Any) -> Tensor | None:
+    """Return the observation that a posterior of sbi is meant for, or `None`."""
+    if not isinstance(posterior, NeuralPosterior):
+        return None
+    return posterior.default_x
 
 
 def corrects_for_proposal(posterior: NPE_A_Posterior) -> bool:

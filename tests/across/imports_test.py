@@ -12,11 +12,11 @@ ROOT = Path(sbi_colt.__file__).parent
 # From the bottom up: a room imports its own layer and those before it.
 LAYERS = (
     ("checks", "arrays", "randomness", "files", "stats", "results.test_result"),
-    ("pair_keys", "draws"),
+    ("pair_keys", "draws", "weighted"),
     ("probes",),
     ("config", "results"),
     ("tilt",),
-    ("colt", "baselines"),
+    ("colt", "baselines", "plausibility"),
     ("predictive",),
     ("sampling",),
     ("run_colt", "methods"),

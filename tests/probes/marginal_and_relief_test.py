@@ -22,6 +22,8 @@ def test_a_coordinate_is_simulation_based_calibration(make_draws, generator):
         p_values.append(colt.test(draws).p_value)
     assert p_values[1] < 1e-6 < 1e-2 < p_values[0]
     assert not MarginalProbe(index=2).fits(dim=2)
+    assert [p.name for p in MarginalProbe().parts(2)] == ["marginal[0]", "marginal[1]"]
+    assert MarginalProbe().parts(51) == []  # so many probes would cost power
     assert MarginalProbe(index=-1).fits(dim=1)  # the last one
     with pytest.raises(ValueError, match="index: expected an integer >= -1"):
         MarginalProbe(index=-2)

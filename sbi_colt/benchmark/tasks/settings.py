@@ -7,7 +7,15 @@ known in the script's own process only.
 
 from __future__ import annotations
 
-from sbi_colt.benchmark.tasks import curved, diffusion, gaussian, lobes, trained, tree
+from sbi_colt.benchmark.tasks import (
+    bias,
+    curved,
+    diffusion,
+    gaussian,
+    lobes,
+    trained,
+    tree,
+)
 from sbi_colt.benchmark.tasks.task import Setting, Task
 
 __all__ = ["SETTINGS", "Setting", "make_task", "setting_of"]
@@ -18,6 +26,7 @@ SETTINGS: dict[str, Setting] = {
     "tree": tree.SETTING,
     "diffusion": diffusion.SETTING,
     "lobes": lobes.SETTING,
+    "bias": bias.SETTING,
     **trained.SETTINGS,  # one for each problem and estimator, as "two-moons-npe"
 }
 

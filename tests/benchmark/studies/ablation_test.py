@@ -9,7 +9,6 @@ from sbi_colt.benchmark.studies.shared import Problem
 def test_the_table_shows_which_probe_is_needed(monkeypatch):
     """Only the drift probe sees a posterior that ignores x."""
     monkeypatch.setattr(ablation, "_DEFAULT", ("mahalanobis", "drift"))
-    monkeypatch.setattr(ablation, "_EACH", {})
     sets = {
         "the default": {"mahalanobis", "drift"},
         "without drift": {"mahalanobis"},
@@ -28,8 +27,12 @@ def test_the_table_shows_which_probe_is_needed(monkeypatch):
     assert lines[4].startswith("with a random centre         1.000    ")
 
 
-def test_each_parameter_is_a_probe():
-    """A test of single parameters alone: the sets with them are larger by d probes."""
-    counts = ablation._rejections(Problem("mean", 0.5, (3, 3), 40), 20, num_batches=2)
-    assert set(counts) == set(ablation._SETS)
-    assert counts["the default"] == counts["with each parameter"] == 2
+def test_a_set_without_marginal_has_none_of_the_parameters(monkeypatch):
+    """A bias of one among many parameters is seen by single parameters alone."""
+    sets = {"both": {"density", "marginal"}, "without marginal": {"density"}}
+    monkeypatch.setattr(ablation, "_DEFAULT", ("density", "marginal"))
+    monkeypatch.setattr(ablation, "_SETS", sets)
+    counts = ablation._rejections(
+        Problem("bias", 0.6, (10, 10), 100), 20, num_batches=4
+    )
+    assert counts == {"both": 4, "without marginal": 0}

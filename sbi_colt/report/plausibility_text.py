@@ -1,0 +1,204 @@
+"""Sentences about one observation: could it be simulated, and what does that mean?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sbi_colt.checks import check_share
+from sbi_colt.report.finding_text import feature_name
+from sbi_colt.results.plausibility_result import PlausibilityResult, StandingOut
+
+__all__ = ["Conclusion", "conclude", "describe_standing_out", "plausibility_sentences"]
+
+_MAX_FEATURES = 3
+# The predictive check alone says that nothing explains x_o at a fifth of the level.
+_PREDICTIVE_SHARE = 0.2
+_WHAT_TO_DO = (
+    "What to do: check the simulator and its noise model, the units and the "
+    "preprocessing of the data, and whether the prior is too narrow for them."
+)
+
+
+def plausibility_sentences(
+    result: PlausibilityResult, level: float = 0.05
+) -> Iterator[str]:
+    """Yield what a result says, in plain sentences.
+
+    Args:
+        result: Whether the simulator could have made x_o.
+        level: Level of the verdict.
+    """
+    against = (
+        f"It was compared with {result.num_references} simulations from the prior; the "
+        f"smallest p-value that is possible with them is {result.resolution:.2g}."
+    )
+    if result.p_value > level:
+        yield (
+            f"x_o could have been made by prior and simulator (p = {result.p_value:.2g}"
+            f"). {against}"
+        )
+        return
+    stands = [describe_standing_out(one, result) for one in result.standing_out]
+    text = f"x_o is unlike what prior and simulator make (p = {result.p_value:.2g})"
+    if stands:
+        yield f"{text}: {'; '.join(stands[:_MAX_FEATURES])}. {against}"
+    else:
+        yield (
+            f"{text}. No single number of x_o stands out; its numbers do not go "
+            f"together as those of simulations do. {against}"
+        )
+    if result.predictive_p_value is not None and result.predictive_p_value <= level:
+        yield (
+            "Data simulated from posterior draws at x_o do not look like x_o (p = "
+            f"{result.predictive_p_value:.2g}, compared with the same number for "
+            "simulated data)."
+        )
+    yield _WHAT_TO_DO
+
+
+def describe_standing_out(one: StandingOut, result: PlausibilityResult) -> str:
+    """Return in words how x_o stands out in one feature, without a full stop.
+
+    Example:
+        >>> import torch
+        >>> xs = torch.zeros(99, 4)
+        >>> result = PlausibilityResult(
+        ...     0.01, {}, None, (), 99, 300, x_o=xs[0], references=xs
+        ... )
+        >>> far = StandingOut("number", 3, 5.13, 0.0, 0.01, value=9.0, typical=1.5)
+        >>> describe_standing_out(far, result)
+        'x[3] = 9 is 5.1 standard deviations above the median of simulations, 1.5'
+    """
+    side = "above" if one.deviation > 0 else "below"
+    size = f"{_rounded(abs(one.deviation))} standard deviations {side}"
+    if one.index is None:
+        return f"the {one.name} of x_o is {size} that of simulations"
+    name = f"{feature_name(one.index, result.x_shape)} = {one.value:.3g}"
+    if one.kind == "given the others":
+        return f"{name} is {size} what the other numbers of x_o let expect"
+    return f"{name} is {size} the median of simulations, {one.typical:.3g}"
+
+
+def _rounded(size: float) -> str:
+    return f"{size:.1f}" if size < 100 else f"{size:.2g}"
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What all tests at x_o say together.
+
+    Args:
+        kind: ``"wrong"`` (the posterior is wrong here), ``"unexplained"`` (no
+            parameters explain x_o), ``"unreached"`` (focused simulations do not come
+            near x_o) or ``"well"``.
+        sentences: The conclusion in words, and what to do.
+    """
+
+    kind: str
+    sentences: tuple[str, ...]
+
+
+def conclude(
+    focused_p_value: float,
+    plausibility_p_value: float,
+    predictive_p_value: float | None,
+    nearness_p_value: float,
+    level: float = 0.05,
+) -> Conclusion:
+    """Return which of four things is the case at x_o.
+
+    - x_o is plausible, but focused simulations do not come near it: nothing can be
+      said. The posterior draws from which they were made may be in the wrong place.
+    - The focused test rejects: the posterior is wrong here.
+    - The focused test does not reject, but x_o is implausible, or data from its
+      posterior draws are unlike it: the posterior may be right, but no parameters
+      explain x_o.
+    - Otherwise all is well.
+
+    The p-values count at the level, and the predictive one alone at a fifth of it,
+    because it is part of the plausibility's p-value already.
+
+    Args:
+        focused_p_value: Of the test of the posterior at observations like x_o. Null:
+            q(θ | x) = p(θ | x) there.
+        plausibility_p_value: Null: x_o ~ p(x) (`PlausibilityResult.p_value`).
+        predictive_p_value: The same null (`PlausibilityResult.predictive_p_value`), or
+            `None` if it was not tested.
+        nearness_p_value: Null: x_o lies among the focused simulations as they do among
+            each other (`sbi_colt.plausibility.nearness`).
+        level: The level.
+
+    Example:
+        >>> conclude(0.4, 0.3, 0.6, 0.5).kind, conclude(0.001, 0.3, 0.6, 0.5).kind
+        ('well', 'wrong')
+        >>> conclude(0.4, 0.005, 0.005, 0.005).kind, conclude(0.4, 0.3, 0.5, 0.01).kind
+        ('unexplained', 'unreached')
+    """
+    predictive = 1.0 if predictive_p_value is None else predictive_p_value
+    for name, value in (
+        ("focused_p_value", focused_p_value),
+        ("plausibility_p_value", plausibility_p_value),
+        ("predictive_p_value", predictive),
+        ("nearness_p_value", nearness_p_value),
+    ):
+        check_share(name, value)
+    is_wrong = focused_p_value <= level
+    is_implausible = plausibility_p_value <= level
+    is_misfit = predictive <= _PREDICTIVE_SHARE * level
+    if nearness_p_value <= level and not is_implausible:
+        return Conclusion("unreached", tuple(_unreached(focused_p_value, is_wrong)))
+    if is_wrong:
+        return Conclusion("wrong", tuple(_wrong(focused_p_value, is_implausible)))
+    if is_implausible or is_misfit:
+        p_value = plausibility_p_value if is_implausible else predictive
+        return Conclusion("unexplained", tuple(_unexplained(p_value, is_implausible)))
+    text = (
+        "At x_o all is well, as far as these tests see: the posterior is not rejected "
+        "at observations like x_o, and the simulator could have made x_o."
+    )
+    return Conclusion("well", (text,))
+
+
+def _unreached(p_value: float, is_wrong: bool) -> Iterator[str]:
+    yield (
+        "The simulations from posterior draws at x_o do not come near x_o, so nothing "
+        "can be said about the posterior at x_o. Simulations from the prior do come "
+        "near it, so the posterior draws at x_o are likely in the wrong place."
+    )
+    if is_wrong:
+        yield (
+            "The posterior is rejected at the observations that were simulated "
+            f"(p = {p_value:.2g}), but they are not like x_o."
+        )
+    yield (
+        "What to do: widen the proposal, use more simulations, or train another round "
+        "at x_o."
+    )
+
+
+def _wrong(p_value: float, is_implausible: bool) -> Iterator[str]:
+    yield (
+        f"The posterior is wrong at observations like x_o (p = {p_value:.2g}). Do not "
+        "use it there before it is mended."
+    )
+    if is_implausible:
+        yield (
+            "x_o is also unlike what prior and simulator make. A better posterior will "
+            "not change that: look at the simulator too."
+        )
+
+
+def _unexplained(p_value: float, is_implausible: bool) -> Iterator[str]:
+    what = (
+        "x_o is unlike what prior and simulator make"
+        if is_implausible
+        else "data simulated from posterior draws at x_o do not look like x_o"
+    )
+    yield (
+        "The posterior is not rejected at simulated observations near x_o, but no "
+        f"parameters explain x_o: {what} (p = {p_value:.2g}). Either the simulator is "
+        "misspecified, or the prior is too narrow. The posterior at x_o answers a "
+        "question that the data do not fit."
+    )
+    yield _WHAT_TO_DO

@@ -1,0 +1,141 @@
+"""Which proposal a run takes its pairs from: near one observation, or the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbi_colt.arrays import as_observation
+from sbi_colt.draws import Draws
+from sbi_colt.randomness import derive_seed, generator_from
+from sbi_colt.results.focus import Focus
+from sbi_colt.sampling.at_xs import sample_posterior
+from sbi_colt.sampling.pairs import find_simulator, processed_prior, simulate_pairs
+from sbi_colt.sampling.proposal import (
+    FocusProposal,
+    num_left,
+    user_log_weight,
+    with_log_weights,
+)
+from sbi_colt.stats.thinning import effective_number
+
+__all__ = ["Weighing", "describe_focus", "find_weighing"]
+
+_NUM_AT_X_O = 1000  # draws at x_o, which make the proposal and enter no bag
+# Widths of the proposal that pilot runs try, in those of the draws at x_o.
+_WIDENINGS = (1.5, 2.5, 4.0, 8.0)
+_NUM_PILOT, _NUM_PILOT_DRAWS = 30, 200
+_ENOUGH = 0.2  # share of the draws that thinning should leave at most xs
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """How the members of bags are weighted, and where pairs are simulated from.
+
+    Args:
+        log_weight: From parameters ``(n, d)`` to log w.
+        proposal: The proposal to simulate from; `None` for pairs handed in.
+    """
+
+    log_weight: Callable[[Tensor], Tensor]
+    proposal: FocusProposal | None = None
+
+
+def find_weighing(
+    posterior: Any,
+    prior: Any,
+    simulator: Any,
+    thetas: Any,
+    x_o: Any,
+    proposal: Any,
+    *,
+    seed: int,
+    num_workers: int,
+    show_progress_bar: bool,
+    **options: Any,
+) -> Weighing | None:
+    """Return how members are weighted, or `None` where pairs come from the prior.
+
+    Raises:
+        ValueError: The arguments contradict each other.
+    """
+    if x_o is None and proposal is None:
+        return None
+    if x_o is not None and proposal is not None:
+        raise ValueError(
+            "x_o, proposal: expected one of them; x_o makes a proposal of its own."
+        )
+    if proposal is not None:
+        if thetas is None:
+            raise ValueError(
+                "proposal: it describes pairs that you simulated; hand them in as "
+                "thetas=… and xs=…, or use x_o=… to simulate near an observation."
+            )
+        known = None if prior is None else processed_prior(prior, seed)[0]
+        return Weighing(user_log_weight(proposal, known))
+    if thetas is not None or prior is None or simulator is None:
+        raise ValueError(
+            "x_o: a focused run simulates its own pairs near x_o; hand in prior=… and "
+            "simulator=…, and no thetas or xs. For pairs that you have, see "
+            "report.colt.at(x_o)."
+        )
+    common = {"num_workers": num_workers, "show_progress_bar": show_progress_bar}
+    chosen = _focus(posterior, prior, simulator, x_o, seed, common, options)
+    return Weighing(chosen.log_weight, chosen)
+
+
+def _focus(
+    posterior: Any,
+    prior: Any,
+    simulator: Any,
+    x_o: Any,
+    seed: int,
+    common: dict[str, Any],
+    options: dict[str, Any],
+) -> FocusProposal:
+    """Return the narrowest proposal that leaves enough draws, by pilot runs."""
+    seed = derive_seed(seed, "focus")
+    options = {k: v for k, v in options.items() if not k.startswith("checkpoint")}
+    known = find_simulator(simulator, prior, None, seed)
+    assert known is not None
+    density = processed_prior(prior, seed)[0]
+    _, xs = simulate_pairs(prior, known, 2, seed=seed, **common)
+    x_o = as_observation(x_o, xs).unsqueeze(0)
+    own = sample_posterior(posterior, x_o, _NUM_AT_X_O, seed=seed, **common, **options)
+    samples = own.samples[:, 0]
+    tried: list[tuple[float, FocusProposal]] = []
+    for widening in _WIDENINGS:
+        proposal = FocusProposal(density, samples, widening)
+        pilot = derive_seed(seed, "pilot", str(widening))
+        thetas, xs = simulate_pairs(proposal, known, _NUM_PILOT, seed=pilot, **common)
+        draws = sample_posterior(
+            posterior, xs, _NUM_PILOT_DRAWS, seed=pilot, **common, **options
+        )
+        kept = draws.mask
+        bags = Draws(thetas[kept], xs[kept], draws.samples[:, kept], shuffle=False)
+        bags = with_log_weights(bags, proposal.log_weight)
+        share = num_left(bags, generator_from(pilot, "thinning"))
+        tried.append((share, proposal))
+        if share >= _ENOUGH:
+            break
+    return max(tried, key=lambda one: one[0])[1]
+
+
+def describe_focus(whole: Draws, few: Draws, widening: float) -> Focus | None:
+    """Return the numbers of a weighted run: before and after thinning."""
+    if whole.log_weights is None:
+        return None
+    own = whole.log_weights[1:]
+    return Focus(
+        num_draws=whole.num_posterior_samples,
+        num_effective=float(effective_number(whole.log_weights).mean()),
+        num_kept=few.num_posterior_samples,
+        num_pairs=len(whole),
+        num_pairs_kept=len(few),
+        share_outside=float((own == -torch.inf).double().mean()),
+        widening=widening,
+    )

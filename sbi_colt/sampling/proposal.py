@@ -1,0 +1,193 @@
+r"""Parameters from a proposal instead of the prior: near one observation, or a user's.
+
+With x_o the proposal is a mixture, truncated as a whole to the support of the prior π:
+
+.. math:: π̃(θ) \propto (1 - ε)\, g(θ) + ε\, π(θ), \quad w(θ) = π̃(θ) / π(θ) ,
+
+where g is a Student t density with mean and covariance of draws from q(· | x_o), wider
+by a factor that a few pilot simulations choose. The draws behind g enter no bag, so
+the test is exact whatever q(· | x_o) is: a wrong one only looks at another place. The
+normaliser cancels in every bag.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from sbi_colt.draws import Draws
+from sbi_colt.sampling.sbi_internals import within_support
+from sbi_colt.stats.thinning import thin
+
+__all__ = ["FocusProposal", "check_prior", "user_log_weight", "with_log_weights"]
+
+_SHARE_OF_PRIOR = 0.1  # ε
+_FREEDOM = 5.0  # degrees of freedom of the t density
+_MAX_ROUNDS = 1000  # of proposals, before the support of the prior counts as missed
+_BLOCK = 2**16  # members that are weighted at once
+
+
+class FocusProposal(Distribution):
+    """The mixture of a t density around posterior draws and of the prior.
+
+    Args:
+        prior: The prior, as sbi processed it; with ``sample`` and ``log_prob``.
+        samples: Draws from q(· | x_o), with shape ``(S, d)``.
+        widening: How much wider than these draws the t density is.
+    """
+
+    def __init__(self, prior: Any, samples: Tensor, widening: float):
+        samples = samples.double().cpu()
+        dim = samples.shape[1]
+        self.prior, self.widening = prior, widening
+        self.centre = samples.mean(dim=0)
+        scale = samples.std(dim=0).clamp_min(1e-12)
+        points = (samples - self.centre) / scale
+        correlation = points.T @ points / max(len(points) - 1, 1)
+        correlation.diagonal().add_(1e-6)
+        factor = torch.linalg.cholesky(correlation)
+        self.factor = widening * scale.unsqueeze(1) * factor  # (d, d)
+        super().__init__(event_shape=torch.Size([dim]), validate_args=False)
+
+    @property
+    def arg_constraints(self) -> dict[str, Any]:
+        """There are no parameters to check."""
+        return {}
+
+    @property
+    def support(self) -> Any:
+        """All vectors; those outside the prior have the density 0."""
+        return constraints.independent(constraints.real, 1)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Return parameters in the support of the prior."""
+        number = math.prod(sample_shape)
+        found: list[Tensor] = []
+        for _ in range(_MAX_ROUNDS):
+            missing = number - sum(map(len, found))
+            if missing <= 0:
+                break
+            wanted = 2 * missing + 16
+            noise = torch.randn(wanted, len(self.centre), dtype=torch.float64)
+            chi = torch.distributions.Chi2(_FREEDOM).sample((wanted, 1)).double()
+            near = self.centre + (noise @ self.factor.T) * (_FREEDOM / chi).sqrt()
+            others = torch.as_tensor(self.prior.sample((wanted,))).double().cpu()
+            of_prior = torch.rand(wanted, 1) < _SHARE_OF_PRIOR
+            thetas = torch.where(of_prior, others, near).float()
+            found.append(thetas[within_support(self.prior, thetas)])
+        thetas = torch.cat(found)[:number]
+        return thetas.reshape(*sample_shape, len(self.centre))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log density up to a constant."""
+        return self.log_weight(value) + _log_prior(self.prior, value)
+
+    def log_weight(self, thetas: Tensor) -> Tensor:
+        """Return log w of parameters ``(n, d)``; −∞ outside the prior."""
+        log_prior = _log_prior(self.prior, thetas)
+        dim = len(self.centre)
+        centred = (thetas.double().cpu() - self.centre).T
+        points = torch.linalg.solve_triangular(self.factor, centred, upper=False)
+        log_t = (
+            math.lgamma((_FREEDOM + dim) / 2)
+            - math.lgamma(_FREEDOM / 2)
+            - dim / 2 * math.log(_FREEDOM * math.pi)
+            - self.factor.diagonal().log().sum()
+            - (_FREEDOM + dim) / 2 * (points.square().sum(dim=0) / _FREEDOM).log1p()
+        )
+        near = math.log(1 - _SHARE_OF_PRIOR) + log_t - log_prior
+        weight = near.logaddexp(torch.full_like(near, math.log(_SHARE_OF_PRIOR)))
+        return torch.where(log_prior > -torch.inf, weight, -torch.inf)
+
+
+def _log_prior(prior: Any, thetas: Tensor) -> Tensor:
+    """Return log π of parameters ``(n, d)``; −∞ outside its support."""
+    thetas = thetas.detach().cpu().float()
+    inside = within_support(prior, thetas)
+    found = torch.full((len(thetas),), -torch.inf, dtype=torch.float64)
+    if inside.any():
+        found[inside] = torch.as_tensor(prior.log_prob(thetas[inside])).double().cpu()
+    return found
+
+
+def user_log_weight(proposal: Any, prior: Any) -> Callable[[Tensor], Tensor]:
+    """Return the function from parameters to log w of a user's proposal.
+
+    Args:
+        proposal: A distribution with ``log_prob``, or a function from parameters
+            ``(n, d)`` to log w.
+        prior: The prior as sbi processed it, or `None`.
+    """
+    if hasattr(proposal, "log_prob"):
+        if prior is None:
+            raise ValueError(
+                "prior: with a proposal that is a distribution the prior is needed "
+                "too, because weights are the ratio of both densities."
+            )
+        return lambda thetas: _ratio(proposal, prior, thetas)
+    if not callable(proposal):
+        raise TypeError(
+            "proposal: expected a distribution with log_prob, or a function from "
+            f"parameters to log weights, got {type(proposal).__name__}."
+        )
+    return lambda thetas: _checked(proposal(thetas.clone()), len(thetas))
+
+
+def _ratio(proposal: Any, prior: Any, thetas: Tensor) -> Tensor:
+    log_prior = _log_prior(prior, thetas)
+    inside = log_prior > -torch.inf
+    found = torch.full_like(log_prior, -torch.inf)
+    if inside.any():
+        own = proposal.log_prob(thetas[inside].float())
+        found[inside] = _checked(own, int(inside.sum())) - log_prior[inside]
+    return found
+
+
+def _checked(values: Any, number: int) -> Tensor:
+    values = torch.as_tensor(values).detach().double().cpu()
+    if values.shape != (number,):
+        raise ValueError(
+            f"proposal: expected log densities or log weights of shape ({number},), "
+            f"one for each parameter vector, got {tuple(values.shape)}."
+        )
+    return values
+
+
+def with_log_weights(draws: Draws, log_weight: Callable[[Tensor], Tensor]) -> Draws:
+    """Return the same draws with the weights of all members of their bags."""
+    members = torch.cat([draws.thetas.unsqueeze(0), draws.samples])  # (S + 1, N, d)
+    flat = members.flatten(0, 1).cpu()
+    found = torch.cat([log_weight(part) for part in flat.split(_BLOCK)])
+    checked = Draws(
+        draws.thetas,
+        draws.xs,
+        draws.samples,
+        log_weights=found.reshape(members.shape[:2]),
+        shuffle=False,
+    )
+    return replace(draws, log_weights=checked.log_weights)
+
+
+def num_left(draws: Draws, generator: torch.Generator) -> float:
+    """Return the share of draws that thinning leaves at most xs."""
+    assert draws.log_weights is not None
+    _, kept = thin(draws.log_weights, generator)
+    return float(kept.double().mean(dim=0).quantile(0.1))
+
+
+def check_prior(prior: Any) -> None:
+    """Refuse what is no prior: weights would be needed that nobody gave."""
+    name = type(prior).__name__
+    if name == "RestrictedPrior" or name.endswith("Posterior"):
+        raise ValueError(
+            f"prior: expected the prior that the posterior belongs to, got a {name}. "
+            "Pairs from such a distribution are not pairs from the prior, and would "
+            "reject a correct posterior. Hand in the original prior with x_o=…, or "
+            "pairs that you simulated as thetas=…, xs=… with prior=… and proposal=…"
+        )
