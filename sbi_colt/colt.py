@@ -119,7 +119,8 @@ class CoLT:
         Ctrl-C stops training; the best state so far is kept, and a warning says so.
 
         Args:
-            draws: Training pairs with their posterior draws.
+            draws: Training pairs with their posterior draws. If they have a data side,
+                its replicates are further simulations to learn from.
             show_progress_bar: Whether to show a bar per probe.
 
         Returns:
@@ -140,6 +141,9 @@ class CoLT:
                 p_value = self._p_value(table, truth, own) if table else None
                 ranks = list(table.take(truth)) if table else []
             truth_first(bags, truth)
+            simulated = _replicates(draws, scales)
+            for kind, part in bags.items():
+                bags[kind] = replace(part, simulated=simulated)
             history = fit_all(probes, bags, generator, show_progress_bar)
             learned = [probe for probe in probes if not probe.is_fixed]
             with torch.no_grad():
@@ -345,6 +349,21 @@ class CoLT:
                 f"shape {expected[1]}, got {got[0]} and {got[1]}."
             )
         return self.scales
+
+
+def _replicates(draws: Draws, scales: Scales) -> tuple[Tensor, Tensor] | None:
+    """Return θ' and replicates of the data side as networks see them, if there is one.
+
+    They are simulations like any others. Given them, and the xs and bags as sets, the
+    place of each truth is still uniform, so p-values stay exact, and independent of
+    those of the data side.
+    """
+    data = draws.predictive
+    if data is None:
+        return None
+    thetas = data.xs.repeat(len(data.samples), 1)  # (M m, d)
+    xs = data.samples.reshape(len(thetas), *draws.xs.shape[1:])
+    return scales.network_thetas(thetas), scales.network_xs(xs)
 
 
 def train_and_test(

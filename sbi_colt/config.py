@@ -59,6 +59,7 @@ class CoLTConfig:
         "quadratic",
         "axes",
         "ball",
+        "likelihood",
         "marginal",
     )
     data_probes: tuple[str, ...] = (

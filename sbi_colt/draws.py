@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, cast
 
@@ -64,7 +64,8 @@ class Draws:
         samples: Independent draws from q(θ | x), with shape ``(S, N, d)``. `None`, kept
             as S = 0, where only the data side is wanted.
         predictive: The data side, or `None`: draws with the roles swapped, made by
-            `make_predictive`. Splits and selections do not keep it.
+            `make_predictive`. Selections do not keep it, and of a split the first set
+            keeps what belongs to its pairs.
         log_weights: Where the pairs come from a proposal π̃ and not from the prior π:
             log π̃(θ) − log π(θ) of all members, up to a constant for each x, with shape
             ``(S + 1, N)``, the truth first; −∞ for draws outside the prior. `None`
@@ -261,6 +262,10 @@ class Draws:
     def split(self, fraction: float, seed: int | None = None) -> tuple[Draws, Draws]:
         """Split the pairs at random into two disjoint sets.
 
+        The first set, for training, takes the pairs that have replicates before all
+        others, and keeps the data side of its own pairs: a data side shows more about
+        the simulator, and no test may have seen the replicates of its pairs.
+
         Args:
             fraction: Share of the pairs in the first set, in (0, 1).
             seed: Seed of the split.
@@ -278,7 +283,16 @@ class Draws:
             )
         generator = generator_from(resolve_seed(seed), "split")
         order = torch.randperm(len(self), generator=generator)
-        return self.select(order[:first]), self.select(order[first:])
+        data = self.predictive
+        if data is None:
+            return self.select(order[:first]), self.select(order[first:])
+        own = _row_keys(self.xs)
+        replicated = _are_among(own, _row_keys(data.thetas))
+        order = order[replicated[order].argsort(descending=True, stable=True)]
+        train, test = self.select(order[:first]), self.select(order[first:])
+        tested = {own[i] for i in order[first:].tolist()}
+        kept = ~_are_among(_row_keys(data.thetas), tested)
+        return train.with_predictive(data.select(kept) if kept.any() else None), test
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the draws to an ``.npz`` file, without pickle."""
@@ -352,6 +366,17 @@ class Draws:
                 shuffle=shuffle,
             )
         )
+
+
+def _row_keys(rows: Tensor) -> list[bytes]:
+    """Return what tells data ``(n, …)`` apart, in single precision."""
+    return [row.tobytes() for row in rows.flatten(1).float().cpu().numpy()]
+
+
+def _are_among(keys: Sequence[bytes], others: Iterable[bytes]) -> Tensor:
+    """Return which keys are among the others, with shape ``(n,)``."""
+    known = set(others)
+    return torch.tensor([key in known for key in keys])
 
 
 def make_predictive(

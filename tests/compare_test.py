@@ -122,8 +122,9 @@ def test_distances_of_8_and_22_per_cent_are_told_apart_end_to_end():
         told += found.closer["colt", "near", "far"] <= 0.05
         false += found.closer["colt", "far", "as far"] <= 0.05
         assert found.closer["colt", "far", "near"] > 0.5
-    assert told >= 37
-    assert false <= 6  # the upper end of the 99% band of 0.05 over 40
+    # The ends of the 99% bands of 0.93, as `closer_p_value` states, and of 0.05.
+    assert told >= 32
+    assert false <= 6
 
 
 def test_trained_posteriors_are_compared():

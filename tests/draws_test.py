@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from sbi_colt import Draws
+from sbi_colt.draws import make_predictive
 from sbi_colt.pair_keys import make_pair_keys
 
 
@@ -278,3 +279,20 @@ def test_functions_of_counts_may_repeat(generator):
     samples = torch.randint(2, (5, 200, 1), generator=generator).float()
     with pytest.warns(UserWarning, match="pairs are repeats of others"):
         assert len(Draws(thetas, xs, samples)) == 200
+
+
+def test_pairs_with_replicates_train_and_no_test_pair_has_any(generator):
+    thetas, xs = torch.randn(2, 50, 1, generator=generator)
+    draws = Draws(thetas, xs, torch.randn(4, 50, 1, generator=generator))
+    places = torch.randperm(50, generator=generator)[:12]
+    replicates = torch.randn(3, 12, 1, generator=generator)
+    data = make_predictive(xs[places], thetas[places], replicates)
+    for fraction, num_kept in ((0.4, 12), (0.1, 5)):
+        train, test = draws.with_predictive(data).split(fraction, seed=0)
+        assert len(train) == round(50 * fraction)
+        assert len(train.predictive) == num_kept
+        assert set(train.predictive.thetas.flatten().tolist()) <= set(
+            train.xs.flatten().tolist()
+        )
+        assert test.predictive is None
+        assert sorted([*train.index.tolist(), *test.index.tolist()]) == list(range(50))

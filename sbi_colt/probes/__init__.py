@@ -8,12 +8,14 @@ learning is only the search for probes that show an error well.
 ``base`` is what all probes have in common, and ``bags`` is what they are given. Each
 kind has a file of its own: ``ball`` (CoLT's own, with a learned centre and geometry),
 ``density``, ``relief``, ``blend``, ``drift``, ``quadratic``, ``axes``, ``marginal``
-(one for each parameter) and ``logit``. `PROBES` gives each a name.
-``coordinates`` standardises parameters, ``features`` turns data into short vectors (on
-the data side a bag is an observation and its replicates; ``summaries`` are some of
-them), ``networks`` has the
-perceptrons, ``training`` is Algorithm 1, ``divergences`` is what it maximises, and
-``ranking`` fits all probes and ranks all members.
+(one for each parameter), ``likelihood`` (a learned simulator) and ``logit``. `PROBES`
+gives each a name.
+
+``coordinates`` standardises parameters. ``features`` turns data into short vectors (on
+the data side a bag is an observation and its replicates); ``summaries`` are some of
+them, and ``scaling`` has scales for data of any kind. ``networks`` has the perceptrons,
+``training`` is Algorithm 1, ``divergences`` is what it maximises, and ``ranking`` fits
+all probes and ranks all members.
 
 To add a probe, write a subclass of `sbi_colt.probes.base.Probe` and give it a line::
 
@@ -36,6 +38,7 @@ from sbi_colt.probes.base import Probe
 from sbi_colt.probes.blend import BlendProbe
 from sbi_colt.probes.density import DensityProbe
 from sbi_colt.probes.drift import DriftProbe
+from sbi_colt.probes.likelihood import LikelihoodProbe
 from sbi_colt.probes.logit import LogitProbe
 from sbi_colt.probes.marginal import MarginalProbe
 from sbi_colt.probes.quadratic import QuadraticProbe
@@ -56,6 +59,7 @@ PROBES: dict[str, Callable[..., Probe]] = {
     "axes": AxesProbe,
     "ball": BallProbe,
     "marginal": MarginalProbe,
+    "likelihood": LikelihoodProbe,
     "logit": LogitProbe,
     "data-energy": partial(DensityProbe, bandwidth=None, coordinates="centred"),
     "data-distance": partial(MarginalProbe, index=-1),

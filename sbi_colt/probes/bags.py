@@ -23,11 +23,14 @@ class Bags:
         xs: The observations as networks see them, with shape ``(n, …)``.
         shared: Scores of the members that several probes need, by a name that says
             how they were computed; filled as they are computed.
+        simulated: In training, further parameters ``(m, d)`` and the data ``(m, …)``
+            that the simulator made of them, both standardised, or `None`.
     """
 
     points: Tensor
     xs: Tensor
     shared: dict[Any, Tensor] = field(default_factory=dict)
+    simulated: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.points)

@@ -37,11 +37,16 @@ import copy
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sbi_colt.probes.networks import embed_xs
+from sbi_colt.probes.scaling import (
+    principal_axes,
+    robust_scales,
+    signed,
+    squash,
+)
 from sbi_colt.probes.summaries import LEAST_SUMMARISED, summaries, summary_names
 
 __all__ = ["DataFeatures"]
@@ -143,17 +148,17 @@ class DataFeatures(nn.Module):
         some = members[: max(2, _NUM_ROWS // members.shape[1])]  # whole bags
         few = some.flatten(0, 1)  # (n (M + 1), D)
         self.origin, self.unit = _choose_squash(some)
-        self.middle, self.scale = _robust_scales(_squash(few, self.origin, self.unit))
+        self.middle, self.scale = robust_scales(squash(few, self.origin, self.unit))
         self.x_mean, self.x_scale = _moments(few)
         if few.shape[1] > _MAX_RAW:
             self.chosen = _most_telling(self._squash(some), _NUM_CHOSEN)
-            self.centre, self.axes = _principal_axes(self._squash(few), _NUM_PROJECTED)
+            self.centre, self.axes = principal_axes(self._squash(few), _NUM_PROJECTED)
         if self.embedding_net is not None:
-            self.embedded_centre, self.embedded_axes = _principal_axes(
+            self.embedded_centre, self.embedded_axes = principal_axes(
                 self._embed(few), _NUM_EMBEDDED
             )
         features = self._features(members.flatten(0, 1))
-        self.feature_middle, self.feature_scale = _robust_scales(features)
+        self.feature_middle, self.feature_scale = robust_scales(features)
         described = self.describe(members)  # (n, M + 1, f)
         self.projection = _discriminants(described)
         self.loadings = _correlations(described, described @ self.projection)
@@ -227,7 +232,7 @@ class DataFeatures(nn.Module):
         rows = values.reshape(-1, size).double().clamp(-_LARGEST, _LARGEST)
         features = self._features(rows)
         limit = _LINEAR * self.feature_scale
-        features = _squash(features, self.feature_middle, limit) * _LINEAR
+        features = squash(features, self.feature_middle, limit) * _LINEAR
         return features.reshape(*values.shape[:-1], -1)
 
     def forward(self, values: Tensor) -> Tensor:
@@ -253,7 +258,7 @@ class DataFeatures(nn.Module):
         return torch.cat(parts, dim=1)
 
     def _squash(self, rows: Tensor) -> Tensor:
-        return (_squash(rows, self.origin, self.unit) - self.middle) / self.scale
+        return (squash(rows, self.origin, self.unit) - self.middle) / self.scale
 
     def _embed(self, rows: Tensor) -> Tensor:
         xs = ((rows - self.x_mean) / self.x_scale).clamp(-1e30, 1e30).float()
@@ -275,27 +280,6 @@ def _distances_from_bag(members: Tensor) -> Tensor:
     return (squares / floor).mean(dim=2)
 
 
-def _squash(values: Tensor, origin: Tensor, unit: Tensor) -> Tensor:
-    """Return sign(z) log(1 + |z| / c), z = x − a: linear near a, else logarithmic."""
-    centred = values - origin
-    return centred.sign() * (centred.abs() / unit).log1p()
-
-
-def _robust_scales(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return medians and scales of columns; constant columns have scale 1.
-
-    The scale is the interquartile range in units of a Gaussian's standard deviation,
-    or the mean distance from the median where half of a column or more is equal.
-    """
-    places = [int(q * (len(rows) - 1)) for q in (0.25, 0.5, 0.75)]
-    ordered = np.partition(rows.T.cpu().numpy(), places, axis=1)  # faster than torch
-    low, middle, high = (torch.from_numpy(ordered[:, i]).to(rows) for i in places)
-    scale = (high - low) / 1.349
-    distance = ((rows - middle).abs() / len(rows)).sum(dim=0)
-    scale = torch.where(scale > 0, scale, distance)
-    return middle, torch.where(scale > 0, scale, 1.0)
-
-
 def _moments(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return means and standard deviations of columns; constant ones have scale 1."""
     unit = rows.abs().amax(dim=0).clamp_min(1e-300)  # squares would overflow
@@ -306,20 +290,20 @@ def _moments(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _choose_squash(members: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a and c of `_squash` for each column of bags ``(n, M, D)``.
+    """Return a and c of `squash` for each column of bags ``(n, M, D)``.
 
     The choice makes the spreads of the bags most alike: the standard deviation of their
     logarithms, over bags, is least.
     """
     rows = members.flatten(0, 1)
-    middle, scale = _robust_scales(rows)
+    middle, scale = robust_scales(rows)
     size = torch.where(middle > 0, middle, scale)
     zero = torch.zeros_like(middle)
     choices = [(middle, _LINEAR * scale), *((zero, c * size) for c in _LOGARITHMIC)]
     negative = (rows < 0).any(dim=0)
     if negative.all():
         return choices[0]
-    unlike = torch.stack([_unlikeness(_squash(members, *c)) for c in choices])
+    unlike = torch.stack([_unlikeness(squash(members, *c)) for c in choices])
     unlike[0] *= _PREFERENCE
     unlike[1:, negative] = torch.inf
     best = unlike.argmin(dim=0, keepdim=True)
@@ -343,29 +327,6 @@ def _most_telling(members: Tensor, number: int) -> Tensor:
     between = members.mean(dim=1).var(dim=0, correction=0)
     ratios = torch.where(within > 0, between / within.clamp_min(1e-300), 0.0)
     return ratios.topk(number).indices.sort().values
-
-
-def _principal_axes(rows: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """Return the mean and the first principal axes, with shape ``(D, number)``.
-
-    Where there are fewer directions than axes, the other axes are zero.
-    """
-    mean = rows.mean(dim=0)
-    centred = rows - mean
-    if len(centred) > centred.shape[1]:
-        axes = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)[:, :number]
-        return mean, _signed(axes)
-    sizes, left = torch.linalg.eigh(centred @ centred.T)  # the smaller of the two
-    sizes, left = sizes.flip(0)[:number], left.flip(1)[:, :number]
-    kept = sizes > 1e-12 * sizes[0].clamp_min(1e-300)
-    axes = centred.T @ left / torch.where(kept, sizes, 1.0).sqrt() * kept
-    return mean, _signed(axes)
-
-
-def _signed(columns: Tensor) -> Tensor:
-    """Return columns with the sign that makes their largest entry positive."""
-    largest = columns.gather(0, columns.abs().argmax(dim=0, keepdim=True))
-    return torch.where(largest < 0, -columns, columns)
 
 
 def _discriminants(features: Tensor) -> Tensor:
@@ -394,7 +355,7 @@ def _discriminants(features: Tensor) -> Tensor:
     ratios, directions = torch.linalg.eigh(between)
     ratios, directions = ratios.flip(0)[:_NUM_KEPT], directions.flip(1)[:, :_NUM_KEPT]
     weights = (ratios.clamp_min(0) / (1 + ratios.clamp_min(0))).clamp_min(_LEAST_WEIGHT)
-    return whiten @ _signed(directions) * weights.sqrt()
+    return whiten @ signed(directions) * weights.sqrt()
 
 
 def _correlations(features: Tensor, components: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ NAMES = [
     "drift",
     "quadratic",
     "axes",
+    "likelihood",
 ]
 
 
