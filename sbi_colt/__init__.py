@@ -19,7 +19,8 @@ What to call:
 A call passes through four folders, in this order. (Imports point one way too, but from
 the front doors down: each file imports only what stands below it.)
 
-- sample: ``sampling`` (posterior, prior and simulator in, `Draws` out), ``draws``;
+- sample: ``sampling`` (posterior, prior and simulator in, `Draws` out), ``draws``,
+  ``draws_file``, ``weighted`` (draws at pairs from a proposal);
 - probe: ``probes`` (a score for every member of a bag), ``config``;
 - test: ``stats`` (ranks, re-drawing, intervals), ``colt``, ``run_colt``, ``baselines``
   (SBC, TARP, coverage, C2ST), ``methods``; ``results`` holds what they return;
@@ -28,7 +29,7 @@ the front doors down: each file imports only what stands below it.)
 
 ``diagnose``, ``compare``, ``cli`` and ``demo`` are the front doors. ``benchmark`` has
 tasks with known answers; only the command line imports it. ``checks``, ``arrays``,
-``files``, ``pair_keys`` and ``randomness`` serve all rooms.
+``files``, ``pair_keys``, ``replicate_checks`` and ``randomness`` serve all rooms.
 """
 
 from importlib.metadata import version

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from sbi_colt.arrays import (
-    as_float_tensor,
     check_finite,
     check_log_weights,
     check_samples,
     clean_pairs,
     in_one_precision,
 )
-from sbi_colt.checks import checked_device, warn_caller
-from sbi_colt.files import atomic_write
-from sbi_colt.pair_keys import any_continuous, make_pair_keys
-from sbi_colt.randomness import digest, generator_from, resolve_seed
+from sbi_colt.checks import checked_device
+from sbi_colt.draws_file import read_arrays, write_draws
+from sbi_colt.pair_keys import make_pair_keys
+from sbi_colt.randomness import digest, generator_from, resolve_seed, shuffle_draws
+from sbi_colt.replicate_checks import check_further, clean_data_side
 
-__all__ = [
-    "Draws",
-    "check_randomness",
-    "make_predictive",
-    "shuffle_draws",
-]
+__all__ = ["Draws", "make_predictive"]
 
-_SHUFFLED_AT_ONCE = 2**16  # draws
 # Numbers in one block of bags: 2**20 doubles are 8 MiB.
 _BLOCK = 2**20
-# So many data must differ from the most frequent one to tell chance from a fixed seed.
-_TELLING = 5
-_RARE = 1e-6  # a probability that tells the same
-_DATA_SIDE = {"replicates", "thetas_of_posterior"}  # arrays in a file
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,15 +189,12 @@ class Draws:
                 "test needs independent pairs."
             )
         weights = self.log_weights
-        weights = weights if weights is None else weights[:, there]
         return replace(
             self,
             thetas=self.thetas[here],
             xs=self.xs[here],
             samples=self.samples[:, here],
-            log_weights=None
-            if self.log_weights is None
-            else self.log_weights[:, there],
+            log_weights=None if weights is None else weights[:, there],
             predictive=None,
             drawn=None if self.drawn is None else self.drawn[there],
             index=self.index[there],
@@ -296,55 +280,16 @@ class Draws:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the draws to an ``.npz`` file, without pickle."""
-        tensors = {"thetas": self.thetas, "xs": self.xs, "samples": self.samples}
-        if self.num_posterior_samples == 0:
-            del tensors["samples"]
-        if self.log_weights is not None:
-            tensors["log_weights"] = self.log_weights
-        if (data := self.predictive) is not None:
-            shape = (len(data), *self.xs.shape[1:])
-            tensors["replicated_xs"] = data.thetas.reshape(shape)
-            tensors["replicates"] = data.samples.reshape(-1, *shape)
-            tensors["thetas_of_posterior"] = data.xs
-            if data.drawn is not None:
-                tensors["drawn"] = data.drawn
-        arrays: dict[str, Any] = {
-            name: value.detach().cpu().numpy() for name, value in tensors.items()
-        }
-        with atomic_write(path, "wb") as file:
-            np.savez_compressed(file, shuffled=True, **arrays)
+        write_draws(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Draws:
-        """Read draws from an ``.npz`` file.
+        """Read draws from an ``.npz`` file, made by `save` or by ``numpy.savez``.
 
-        It has ``thetas (N, d)``, ``xs (N, …)`` and ``samples (S, N, d)``. For the data
-        side it has ``replicates (M, n, …)`` and ``thetas_of_posterior (n, d)``, which
-        belong to the first n xs, or to ``replicated_xs (n, …)`` where that is there;
-        ``samples`` is then optional, and must not hold ``thetas_of_posterior``. Where
-        ``log_weights (S + 1, N)`` is there, it has the weights of all members. Where
-        ``drawn (n,)`` is there, it says at which of these xs the posterior could be
-        sampled.
+        `sbi_colt.draws_file` describes its arrays.
         """
-        try:
-            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # NumPy's own words suggest to allow pickle
-            raise ValueError(
-                f"{path}: expected an .npz file with thetas, xs and samples "
-                "(numpy.savez or Draws.save)."
-            ) from error
-        has_data_side = bool(_DATA_SIDE & set(arrays))
-        expected = {"thetas", "xs"} | (_DATA_SIDE if has_data_side else {"samples"})
-        missing = expected - set(arrays)
-        if missing:
-            raise ValueError(
-                f"{path}: expected arrays {', '.join(sorted(expected))}, "
-                f"missing {', '.join(sorted(missing))}."
-            )
-        shuffle = not arrays.get("shuffled", False)
+        arrays = read_arrays(path)
+        shuffle = not arrays.get("shuffled", False)  # not from `save`
         draws = cls(
             arrays["thetas"],
             arrays["xs"],
@@ -352,11 +297,11 @@ class Draws:
             log_weights=arrays.get("log_weights"),
             shuffle=shuffle,
         )
-        if not has_data_side:
+        if "replicates" not in arrays:
             return draws
         chosen = arrays["thetas_of_posterior"]
-        if shuffle and "samples" in arrays:  # not from `save`
-            _check_further(chosen, arrays["samples"])
+        if shuffle and "samples" in arrays:
+            check_further(chosen, arrays["samples"])
         return draws.with_predictive(
             make_predictive(
                 arrays.get("replicated_xs", arrays["xs"][: len(chosen)]),
@@ -405,123 +350,5 @@ def make_predictive(
     Raises:
         ValueError: Shapes do not fit, or the simulator has no randomness of its own.
     """
-    xs, replicates = in_one_precision(xs, "xs", replicates, "replicates")
-    expected = ", ".join(map(str, ("M", *xs.shape)))
-    if replicates.ndim < 2 or replicates.shape[1:] != xs.shape or not len(replicates):
-        raise ValueError(
-            f"replicates: expected shape ({expected}) with M >= 1, as xs has shape "
-            f"{tuple(xs.shape)}, got {tuple(replicates.shape)}."
-        )
-    thetas = as_float_tensor(thetas, "thetas_of_posterior")
-    if thetas.ndim != 2 or len(thetas) != len(xs):
-        raise ValueError(
-            f"thetas_of_posterior: expected shape ({len(xs)}, d), one draw for each x "
-            f"that has replicates, got {tuple(thetas.shape)}."
-        )
-    if drawn is not None:
-        drawn = torch.as_tensor(drawn).cpu().bool()
-        if drawn.shape != (len(xs),):
-            raise ValueError(
-                f"drawn: expected shape ({len(xs)},), one entry for each x that has "
-                f"replicates, got {tuple(drawn.shape)}."
-            )
-    finite = _finite_bags(xs, replicates)
-    if not finite.all():
-        xs, thetas, replicates = xs[finite], thetas[finite], replicates[:, finite]
-        drawn = None if drawn is None else drawn[finite.cpu()]
-    check_finite(thetas, "thetas_of_posterior")
-    check_randomness(replicates if len(replicates) > 1 else [xs, *replicates])
-    flat = replicates.reshape(*replicates.shape[:2], -1)
-    xs = xs.reshape(len(xs), -1)
-    return Draws(xs, thetas, flat, drawn=drawn, shuffle=shuffle)
-
-
-def _finite_bags(xs: Tensor, replicates: Tensor) -> Tensor:
-    """Return which bags of data are finite, with shape ``(n,)``; warn of the others."""
-    finite = xs.isfinite().reshape(len(xs), -1).all(dim=1)
-    finite &= replicates.isfinite().reshape(*replicates.shape[:2], -1).all(2).all(0)
-    lost, total = int((~finite).sum()), len(finite)
-    if lost == total:
-        raise ValueError(
-            f"xs, replicates: each of the {total} xs, or one of its replicates, has a "
-            "NaN or an infinity; nothing is left to test on the data side."
-        )
-    if lost:
-        warn_caller(
-            f"xs, replicates: dropped {lost} of {total} pairs of the data side, "
-            "because x or one of its replicates has a NaN or an infinity."
-        )
-    return finite
-
-
-def _check_further(chosen: np.ndarray, samples: np.ndarray) -> None:
-    """Raise if the draws θ' of the data side are among those of the parameter side."""
-    among = int(np.isin(chosen, samples).reshape(len(chosen), -1).all(axis=1).sum())
-    if among and any_continuous(chosen.reshape(len(chosen), -1)):
-        raise ValueError(
-            f"thetas_of_posterior: {among} of {len(chosen)} are among samples. The two "
-            "sides are independent only if thetas_of_posterior are further draws: "
-            "draw once more at each x that has replicates, and keep that draw out of "
-            "samples."
-        )
-
-
-def check_randomness(rounds: Sequence[Tensor] | Tensor, num_workers: int = 1) -> None:
-    """Raise if two rounds of simulations at the same parameters are identical.
-
-    A simulator that sets a seed itself makes identical rounds. Chance makes them too if
-    data are discrete: nearly all rare counts are 0, and such bags are harmless, because
-    their members are tied and ties are broken at random. So two rounds betray the
-    simulator only if chance can hardly make them. Where other rounds differ, two rounds
-    agree at a mean share a of the n parameters, and by chance at all of them with a
-    probability of at most aⁿ (the geometric mean is at most the arithmetic one). Where
-    all rounds are identical, the data must differ from θ to θ: at least five of them
-    are not the most frequent one. Chance does that in two rounds at 20 parameters with
-    a probability below 1e-5, and less often at more.
-
-    Args:
-        rounds: Two or more rounds, each with shape ``(n, …)``.
-        num_workers: Processes that simulated.
-    """
-    flat = torch.stack([one.reshape(len(one), -1) for one in rounds])  # (M, n, D)
-    distinct, sizes = flat.reshape(len(flat), -1).unique(dim=0, return_counts=True)
-    if len(distinct) == len(flat):
-        return
-    if len(distinct) == 1:
-        counts = flat[0].unique(dim=0, return_counts=True)[1]
-        by_chance = int(counts.sum() - counts.max()) < _TELLING
-    else:
-        others = distinct.reshape(len(distinct), *flat.shape[1:])
-        agree = [
-            (one == another).all(dim=1).double().mean()
-            for one, another in itertools.combinations(others, 2)
-        ]
-        chance = float(torch.stack(agree).mean()) ** flat.shape[1]
-        by_chance = math.comb(len(flat), 2) * chance > _RARE
-    if by_chance:
-        return
-    text = (
-        f"replicates: {int(sizes.max())} of {len(flat)} simulations from the same "
-        "parameters are identical at every x. A simulator that sets a random seed "
-        "itself, or that has no randomness, cannot be checked against its own data: "
-        "remove the seed from the simulator, or leave the data side out "
-        "(num_replicates=0)."
-    )
-    if num_workers > 1:
-        text += (
-            " With num_workers > 1 a random generator that the simulator holds, such "
-            "as numpy.random.default_rng(), is copied to each worker with the same "
-            "state: make the generator inside the simulator, or use num_workers=1."
-        )
-    raise ValueError(text)
-
-
-def shuffle_draws(samples: Tensor, generator: torch.Generator) -> None:
-    """Shuffle the draws of each x in place, a few xs at a time to save memory."""
-    num_samples, num_xs, _ = samples.shape
-    step = max(1, _SHUFFLED_AT_ONCE // max(1, num_samples))
-    for start in range(0, num_xs, step):
-        part = samples[:, start : start + step]
-        order = torch.rand(part.shape[:2], generator=generator).argsort(dim=0)
-        order = order.to(part.device).unsqueeze(-1).expand_as(part)
-        samples[:, start : start + step] = part.gather(0, order)
+    xs, thetas, replicates, drawn = clean_data_side(xs, thetas, replicates, drawn)
+    return Draws(xs, thetas, replicates, drawn=drawn, shuffle=shuffle)

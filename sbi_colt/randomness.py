@@ -1,4 +1,4 @@
-"""Seeds and generators.
+"""Seeds, generators and shuffled draws.
 
 One ``seed`` at the public edge becomes one `torch.Generator` that is handed down;
 library code never touches the global random state. Third-party code that can only
@@ -23,7 +23,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["derive_seed", "digest", "generator_from", "isolated_rng", "resolve_seed"]
+__all__ = [
+    "derive_seed",
+    "digest",
+    "generator_from",
+    "isolated_rng",
+    "resolve_seed",
+    "shuffle_draws",
+]
+
+_SHUFFLED_AT_ONCE = 2**16  # draws
 
 _lock = threading.RLock()  # threads share the global random state
 
@@ -123,3 +132,14 @@ def _isolated(generator: torch.Generator) -> Iterator[None]:
         finally:
             np.random.set_state(numpy_state)
             random.setstate(python_state)
+
+
+def shuffle_draws(samples: Tensor, generator: torch.Generator) -> None:
+    """Shuffle the draws of each x in place, a few xs at a time to save memory."""
+    num_samples, num_xs, _ = samples.shape
+    step = max(1, _SHUFFLED_AT_ONCE // max(1, num_samples))
+    for start in range(0, num_xs, step):
+        part = samples[:, start : start + step]
+        order = torch.rand(part.shape[:2], generator=generator).argsort(dim=0)
+        order = order.to(part.device).unsqueeze(-1).expand_as(part)
+        samples[:, start : start + step] = part.gather(0, order)

@@ -1,13 +1,9 @@
-import gc
-import warnings
-
 import numpy as np
 import pytest
 import torch
 
 from sbi_colt import Draws
 from sbi_colt.draws import make_predictive
-from sbi_colt.pair_keys import make_pair_keys
 
 
 def arrays(num_pairs=6, num_samples=4, dim=2, x_shape=(3,)):
@@ -74,43 +70,6 @@ def test_split_that_leaves_a_side_empty_is_refused(fraction):
         Draws(*arrays()).split(fraction)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_save_and_load_round_trip(tmp_path, dtype):
-    draws = Draws(*(t.to(dtype) for t in arrays(x_shape=(2, 5))))
-    draws.save(tmp_path / "draws.npz")
-    loaded = Draws.load(tmp_path / "draws.npz")
-    for name in ("thetas", "xs", "samples"):
-        assert torch.equal(getattr(loaded, name), getattr(draws, name))
-        assert getattr(loaded, name).dtype == dtype
-
-
-def test_load_names_what_is_missing(tmp_path):
-    np.savez(tmp_path / "other.npz", thetas=np.zeros((3, 1)))
-    with pytest.raises(ValueError, match="missing samples, xs"):
-        Draws.load(tmp_path / "other.npz")
-
-
-def test_load_closes_a_damaged_file(tmp_path):
-    file = tmp_path / "cut.npz"
-    np.savez(file, thetas=np.zeros((10, 2)))
-    file.write_bytes(file.read_bytes()[:100])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with pytest.raises(ValueError, match="expected an .npz file"):
-            Draws.load(file)
-        gc.collect()
-    assert [w.category for w in caught if w.category is ResourceWarning] == []
-
-
-def test_load_refuses_pickles_and_other_files(tmp_path):
-    np.savez(tmp_path / "evil.npz", thetas=np.array([{}]), xs=1, samples=1)
-    with pytest.raises(ValueError, match="expected an .npz file"):
-        Draws.load(tmp_path / "evil.npz")
-    (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(ValueError, match="expected an .npz file"):
-        Draws.load(tmp_path / "text.npz")
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -175,17 +134,6 @@ def test_masked_arrays_are_refused():
         Draws(thetas, masked, samples)
 
 
-def test_pair_keys_refuse_repeats_of_continuous_pairs():
-    thetas, xs, _ = arrays(num_pairs=20)
-    keys = make_pair_keys(thetas, xs)
-    assert keys is not None
-    assert len(keys.unique(dim=0)) == 20
-    with pytest.raises(ValueError, match="1 of 21 pairs are repeats"):
-        make_pair_keys(torch.cat([thetas, thetas[:1]]), torch.cat([xs, xs[:1]]))
-    with pytest.raises(ValueError, match="20 of 40 pairs are repeats"):
-        make_pair_keys(thetas.repeat(2, 1), xs.repeat(2, 1))
-
-
 def test_one_repeated_pair_does_not_switch_the_guard_off():
     thetas, xs, samples = arrays(num_pairs=20)
     rows = torch.cat([torch.arange(20), torch.tensor([0])])
@@ -193,26 +141,6 @@ def test_one_repeated_pair_does_not_switch_the_guard_off():
         Draws(thetas, xs, samples).select(rows)
     with pytest.raises(ValueError, match="1 of 21 pairs are repeats"):
         Draws(thetas[rows], xs[rows], samples[:, rows])
-
-
-def test_pair_keys_let_discrete_pairs_repeat(generator):
-    thetas = torch.randint(20, (40, 1), generator=generator).float()
-    xs = torch.randint(20, (40, 1), generator=generator).float()
-    assert make_pair_keys(thetas, xs) is None
-
-
-def test_truths_from_a_table_may_repeat_with_discrete_data(generator):
-    """Each θ has one x here, so that its values look like those of a density."""
-    table = torch.randn(300, 1, generator=generator)
-    rows = torch.randint(300, (60,), generator=generator)
-    xs = (table[rows] > 0).float()
-    samples = torch.randn(5, 60, 1, generator=generator)
-    with pytest.warns(UserWarning, match="pairs are repeats of others. That is right"):
-        draws = Draws(table[rows], xs, samples)
-    assert len(draws) == 60
-    unique = torch.randn(60, 1, generator=generator)
-    with pytest.raises(ValueError, match="60 of 120 pairs are repeats"):
-        make_pair_keys(unique.repeat(2, 1), (unique > 0).float().repeat(2, 1))
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool, torch.half])
@@ -270,15 +198,6 @@ def test_later_changes_to_a_tensor_do_not_reach_the_draws():
         tensor += 1
     for kept, own in zip(before, (draws.thetas, draws.xs, draws.samples), strict=True):
         assert torch.equal(kept, own)
-
-
-def test_functions_of_counts_may_repeat(generator):
-    """x looks continuous, and tells θ, so that only pairs as a whole repeat."""
-    thetas = torch.randint(2, (200, 1), generator=generator).float()
-    xs = torch.poisson(2 + 58 * thetas, generator=generator).log1p()
-    samples = torch.randint(2, (5, 200, 1), generator=generator).float()
-    with pytest.warns(UserWarning, match="pairs are repeats of others"):
-        assert len(Draws(thetas, xs, samples)) == 200
 
 
 def test_pairs_with_replicates_train_and_no_test_pair_has_any(generator):

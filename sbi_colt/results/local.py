@@ -13,10 +13,10 @@ from torch import Tensor
 
 from sbi_colt.arrays import as_tensor, check_finite
 from sbi_colt.checks import check_integer
-from sbi_colt.draws import Draws, shuffle_draws
+from sbi_colt.draws import Draws
 from sbi_colt.probes import Bags, Probe
 from sbi_colt.probes.coordinates import Frame, Scales
-from sbi_colt.randomness import digest, generator_from
+from sbi_colt.randomness import digest, generator_from, shuffle_draws
 from sbi_colt.stats.intervals import wilson_interval
 from sbi_colt.stats.nearness import nearness_weights
 from sbi_colt.stats.ranks import RankTable

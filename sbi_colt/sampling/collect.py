@@ -17,8 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.checks import warn_caller
-from sbi_colt.draws import shuffle_draws
-from sbi_colt.randomness import derive_seed, generator_from
+from sbi_colt.randomness import derive_seed, generator_from, shuffle_draws
 from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.messages import Estimate
 from sbi_colt.sampling.options import RunOptions

@@ -31,8 +31,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.checks import check_integer, warn_caller
-from sbi_colt.draws import Draws, check_randomness, make_predictive
+from sbi_colt.draws import Draws, make_predictive
 from sbi_colt.randomness import digest, generator_from
+from sbi_colt.replicate_checks import check_randomness
 from sbi_colt.sampling.checkpoint import Checkpoint
 from sbi_colt.sampling.pairs import simulate_at
 from sbi_colt.sampling.pool import SamplingError

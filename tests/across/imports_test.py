@@ -12,7 +12,7 @@ ROOT = Path(sbi_colt.__file__).parent
 # From the bottom up: a room imports its own layer and those before it.
 LAYERS = (
     ("checks", "arrays", "randomness", "files", "stats", "results.test_result"),
-    ("pair_keys", "draws", "weighted"),
+    ("pair_keys", "replicate_checks", "draws_file", "draws", "weighted"),
     ("probes",),
     ("config", "results"),
     ("tilt",),

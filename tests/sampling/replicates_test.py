@@ -6,11 +6,8 @@ import torch
 from data_side_helpers import QUIET, made, posterior, simulator
 from stand_ins import PRIOR
 
-from sbi_colt import (
-    Draws,
-    draw_posterior_samples,
-)
-from sbi_colt.draws import check_randomness, make_predictive
+from sbi_colt import Draws, draw_posterior_samples
+from sbi_colt.draws import make_predictive
 from sbi_colt.sampling.data_side import add_data_side
 from sbi_colt.sampling.pairs import find_simulator
 from sbi_colt.sampling.replicates import (
@@ -180,30 +177,6 @@ def test_a_generator_that_workers_copy_is_named():
     assert made(OwnGenerator()).predictive is not None
 
 
-def test_some_identical_rounds_are_enough():
-    """As of a simulator with the seed int(time.time()): a few rounds each second."""
-    rounds = torch.randn(3, 50, 2, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match="2 of 4 simulations .* identical"):
-        check_randomness(rounds[[0, 1, 1, 2]])
-    counts = (rounds > 1).float()
-    with pytest.raises(ValueError, match="2 of 4 simulations .* identical"):
-        check_randomness(counts[[0, 1, 1, 2]])
-
-
-def test_data_that_hardly_ever_differ_are_not_taken_for_a_fixed_seed():
-    """The sign of θ, wrong in one of a hundred: many rounds are identical by chance."""
-    generator = torch.Generator().manual_seed(0)
-    identical = 0
-    for _ in range(200):
-        signs = torch.randn(1, 50, 1, generator=generator).sign()
-        right = torch.rand(6, 50, 1, generator=generator) > 0.01
-        rounds = torch.where(right, signs, -signs)
-        identical += len(rounds.unique(dim=0)) < 6
-        if len(rounds.unique(dim=0)) > 1:
-            check_randomness(rounds)
-    assert identical > 150
-
-
 def rare_counts(rate):
     return lambda thetas: torch.poisson(torch.full((len(thetas), 1), rate))
 
@@ -213,17 +186,6 @@ def test_rare_counts_are_not_taken_for_a_fixed_seed(number):
     thetas = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
     data = replicated(rare_counts(1e-6), thetas, torch.zeros(30, 1), number)
     assert not data.samples.any()
-
-
-@pytest.mark.parametrize("rate", [0.003, 0.03, 0.3])
-def test_counts_of_any_rate_are_not_taken_for_a_fixed_seed(rate):
-    """With two rounds, the fewest, chance makes them identical most often."""
-    thetas, simulate = torch.zeros(20, 1), rare_counts(rate)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        for _ in range(2000):
-            check_randomness([simulate(thetas), simulate(thetas)])
-            check_randomness([simulate(thetas) for _ in range(6)])
 
 
 def test_another_simulator_than_that_of_the_pairs_is_named():
@@ -272,21 +234,6 @@ def test_a_checkpoint_of_another_simulator_is_refused(tmp_path):
     replicated(simulator, thetas, checkpoint=tmp_path)
     with pytest.raises(ValueError, match="holds draws of another simulator"):
         replicated(lambda t: simulator(t) + 3, thetas, checkpoint=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("replicates", "thetas", "words"),
-    [
-        ((4, 9, 2), (9, 1), "replicates: expected shape"),
-        ((4, 10, 3), (10, 1), "replicates: expected shape"),
-        ((0, 10, 2), (10, 1), "replicates: expected shape"),
-        ((4, 10, 2), (9, 1), "thetas_of_posterior: expected shape"),
-        ((4, 10, 2), (10,), "thetas_of_posterior: expected shape"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_named(replicates, thetas, words):
-    with pytest.raises(ValueError, match=words):
-        make_predictive(torch.zeros(10, 2), torch.zeros(thetas), torch.rand(replicates))
 
 
 def test_methods_of_parameters_need_draws():
