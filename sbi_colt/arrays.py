@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from sbi_colt.checks import warn_caller
 
 __all__ = [
     "as_float_tensor",
@@ -182,15 +183,12 @@ def check_finite(values: Tensor, name: str) -> None:
     )
 
 
-def clean_pairs(
-    thetas: Any, xs: Any, stacklevel: int = 3
-) -> tuple[Tensor, Tensor, Tensor]:
+def clean_pairs(thetas: Any, xs: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Check pairs and drop those whose x has a NaN or an infinity, with a warning.
 
     Args:
         thetas: True parameters, with shape ``(N, d)``.
         xs: Observations, with shape ``(N, …)``.
-        stacklevel: Whose line the warning names.
 
     Returns:
         Parameters and observations of the pairs kept, and the mask ``(N,)`` of them.
@@ -206,10 +204,9 @@ def clean_pairs(
             "nothing is left to test."
         )
     if dropped:
-        warnings.warn(
+        warn_caller(
             f"xs: dropped {dropped} of {total} pairs whose x has a NaN or an "
-            "infinity; `mask` says which ones were kept.",
-            stacklevel=stacklevel,
+            "infinity; `mask` says which ones were kept."
         )
     thetas, xs = thetas[mask], xs[mask]
     check_finite(thetas, "thetas")

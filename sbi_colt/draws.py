@@ -91,7 +91,7 @@ class Draws:
         thetas, samples = self.thetas, self.samples
         if samples is not None:
             thetas, samples = in_one_precision(thetas, "thetas", samples, "samples")
-        thetas, xs, mask = clean_pairs(thetas, self.xs, stacklevel=4)
+        thetas, xs, mask = clean_pairs(thetas, self.xs)
         if samples is None:
             samples = thetas.new_zeros((0, len(mask), thetas.shape[1]))
         else:

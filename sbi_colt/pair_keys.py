@@ -9,12 +9,13 @@ are refused if all pairs repeat equally often, and reported in a warning otherwi
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections import Counter
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from sbi_colt.checks import warn_caller
 
 __all__ = ["any_continuous", "check_fresh", "make_pair_keys"]
 
@@ -47,11 +48,10 @@ def make_pair_keys(thetas: Tensor, xs: Tensor) -> Tensor | None:
                 f"thetas, xs: {repeats} of {len(keys)} pairs are repeats of others; a "
                 "test needs independent pairs, each simulated once."
             )
-        warnings.warn(
+        warn_caller(
             f"thetas, xs: {repeats} of {len(keys)} pairs are repeats of others. That "
             "is right if parameters and data are discrete; else simulate each pair "
-            "once, because the p-values hold for independent pairs only.",
-            stacklevel=5,
+            "once, because the p-values hold for independent pairs only."
         )
         return None
     numbers = np.frombuffer(b"".join(keys), np.int64).reshape(-1, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sbi_colt.arrays import as_tensor, check_finite
-from sbi_colt.checks import check_integer
+from sbi_colt.checks import check_integer, warn_caller
 from sbi_colt.draws import Draws
 from sbi_colt.probes import Bags, Probe
 from sbi_colt.probes.coordinates import Frame, Scales
@@ -177,11 +176,10 @@ class Evidence:
         if len(usual) and gaps.min() > 3 * usual.max():
             nearest, most = float(gaps.min()), float(usual.max())
             name, what = ("theta", "theta") if self.data_names else ("x_o", "x")
-            warnings.warn(
+            warn_caller(
                 f"{name}: it is far from every test {what} (the nearest is at "
                 f"{nearest:.2g}, test {what}s are at most {most:.2g} from their own "
-                "nearest), so no local verdict is possible here.",
-                stacklevel=3,
+                "nearest), so no local verdict is possible here."
             )
 
     def checked_one(self, x_o: Any) -> Tensor:

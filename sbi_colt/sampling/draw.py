@@ -285,7 +285,7 @@ def draw_at_pairs(
         **options: Further options of `draw_posterior_samples`.
     """
     precision = as_tensor(thetas, "thetas").dtype
-    thetas, xs, mask = clean_pairs(thetas, xs, stacklevel=4)
+    thetas, xs, mask = clean_pairs(thetas, xs)
     keys = make_pair_keys(thetas, xs)  # repeats are refused before the work begins
     result = sample_posterior(
         posterior, xs, num_posterior_samples, device=device, **options
