@@ -43,16 +43,7 @@ from sbi_colt.stats.ranks import RankTable, randomized_ranks
 from sbi_colt.stats.redraw import combined_p_value
 from sbi_colt.stats.uniformity import ks_p_value, ks_statistic, largest_ks
 
-__all__ = [
-    "C2ST",
-    "c2st",
-    "coverage",
-    "coverage_ranks",
-    "mahalanobis_distances",
-    "sbc",
-    "sbc_ranks",
-    "tarp",
-]
+__all__ = ["C2ST", "c2st", "coverage", "sbc", "tarp"]
 
 _NUM_RANKED = 200  # draws per x among which C2ST ranks the truth
 _CHUNK = 2**16  # members that the classifier sees at once
@@ -86,7 +77,8 @@ def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> Tes
         [False, True]
     """
     generator = _generator(draws, seed, "sbc")
-    table, truth = _sbc_table(draws, generator)
+    truth = draws.place_truths(generator)
+    table = RankTable.of(draws.bags(truth).unbind(dim=-1), generator)
     ranks = table.take(truth)  # (d, N)
     statistics = ks_statistic(ranks)
     p_values = [ks_p_value(float(s), len(draws)) for s in statistics]
@@ -101,18 +93,6 @@ def sbc(draws: Draws, *, seed: int | None = None, num_redraws: int = 999) -> Tes
             "adjusted_p_values": holm(p_values),
         },
     )
-
-
-def sbc_ranks(draws: Draws, *, seed: int | None = None) -> Tensor:
-    """Return the ranks of `sbc` alone, with shape ``(N, d)``: the same for a seed."""
-    table, truth = _sbc_table(draws, _generator(draws, seed, "sbc"))
-    return table.take(truth).T.cpu()
-
-
-def _sbc_table(draws: Draws, generator: torch.Generator) -> tuple[RankTable, Tensor]:
-    """Return the ranks of all members by each parameter, and which is the truth."""
-    truth = draws.place_truths(generator)
-    return RankTable.of(draws.bags(truth).unbind(dim=-1), generator), truth
 
 
 def tarp(
@@ -176,27 +156,13 @@ def coverage(draws: Draws, *, seed: int | None = None) -> TestResult:
         >>> result.p_value < 0.001, bool(result.ranks.mean() < 0.3)
         (True, True)
     """
-    distances = mahalanobis_distances(draws)
-    return _single_probe("coverage", coverage_ranks(draws, distances, seed=seed))
-
-
-def mahalanobis_distances(draws: Draws) -> Tensor:
-    """Return distances of all members from their bag's mean, ``(S + 1, N)``.
-
-    The truth comes first. Mean and covariance are those of the pooled bag.
-    """
     members = torch.cat([draws.thetas.unsqueeze(0), draws.samples]).transpose(0, 1)
     scales = Scales.of(draws.thetas, draws.xs, draws.samples)
     points = make_frame(members, "bag", scales).to_points(members)  # (N, S + 1, d)
-    return points.norm(dim=-1).T
-
-
-def coverage_ranks(
-    draws: Draws, distances: Tensor, *, seed: int | None = None
-) -> Tensor:
-    """Return the ranks of `coverage` from `mahalanobis_distances`, ``(N,)``."""
+    distances = points.norm(dim=-1).T
     generator = _generator(draws, seed, "coverage")
-    return randomized_ranks(distances[0], distances[1:], generator)
+    ranks = randomized_ranks(distances[0], distances[1:], generator)
+    return _single_probe("coverage", ranks)
 
 
 def _single_probe(name: str, ranks: Tensor) -> TestResult:
