@@ -20,6 +20,7 @@ from sbi_colt.report.diagnostic import DiagnosticReport
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.at_xs import run_seed
 from sbi_colt.sampling.draw import Spent, make_draws, ready_pairs
+from sbi_colt.sampling.pairs import PairSource
 from sbi_colt.stats.paired import Regions, closer_p_value
 
 __all__ = ["compare"]
@@ -120,11 +121,7 @@ def compare(
         )
     draws, spent = draw_for_each(
         posteriors,
-        prior,
-        simulator,
-        thetas,
-        xs,
-        num_simulations,
+        PairSource(prior, simulator, thetas, xs, num_simulations),
         num_posterior_samples,
         checkpoint,
         seed=seed,
@@ -158,11 +155,7 @@ def compare(
 
 def draw_for_each(
     posteriors: Mapping[str, Any],
-    prior: Any,
-    simulator: Any,
-    thetas: Any,
-    xs: Any,
-    num_simulations: int,
+    source: PairSource,
     num_posterior_samples: int,
     checkpoint: str | os.PathLike | None,
     **options: Any,
@@ -176,28 +169,20 @@ def draw_for_each(
     draws: dict[str, Draws] = {}
     spent: dict[str, Spent] = {}
     vouched = options.pop("checkpoint_name", None)
-    known, thetas, xs, options["num_replicated_pairs"] = ready_pairs(
-        prior,
-        simulator,
-        thetas,
-        xs,
-        num_simulations,
+    source, options["num_replicated_pairs"] = ready_pairs(
+        source,
         num_posterior_samples,
         options["num_replicated_pairs"],
         options["parameter_side"],
         **{k: options[k] for k in ("seed", "num_workers", "show_progress_bar")},
     )
-    for_pairs = 0 if known is None else known.num_spent
+    for_pairs = source.num_spent
     for number, (name, posterior) in enumerate(posteriors.items()):
         if vouched is not None:  # for each posterior by its own name
             options["checkpoint_name"] = f"{vouched}: {name}"
         draws[name], own_cost = make_draws(
             posterior,
-            None,
-            known,
-            thetas,
-            xs,
-            num_simulations,
+            replace(source, prior=None),
             num_posterior_samples,
             checkpoint=None if checkpoint is None else Path(checkpoint) / str(number),
             **options,

@@ -23,7 +23,7 @@ from sbi_colt.sampling.at_xs import run_seed
 from sbi_colt.sampling.check_observation import check_observation
 from sbi_colt.sampling.draw import Spent, make_draws
 from sbi_colt.sampling.focus import describe_focus
-from sbi_colt.sampling.pairs import find_simulator
+from sbi_colt.sampling.pairs import PairSource
 from sbi_colt.tilt.bags import choose_members
 from sbi_colt.tilt.findings import find_errors
 from sbi_colt.weighted import thinned
@@ -141,49 +141,56 @@ def diagnose(
     runs = check_options(methods, level, has_data_side=has_data_side)
     if parameter_names is not None and getattr(thetas, "ndim", 0) == 2:
         _checked_names(parameter_names, thetas.shape[1])  # before the work begins
-    known = None if x_o is None else find_simulator(simulator, prior, thetas, seed)
+    source = PairSource(prior, simulator, thetas, xs, num_simulations)
+    if x_o is not None:
+        source = source.with_simulator(seed)
+    common: dict[str, Any] = {
+        "seed": seed,
+        "num_workers": num_workers,
+        "show_progress_bar": show_progress_bar,
+    }
     draws, spent = make_draws(
         posterior,
-        prior,
-        simulator if known is None else known,
-        thetas,
-        xs,
-        num_simulations,
+        source,
         num_posterior_samples,
-        seed=seed,
-        num_workers=num_workers,
-        show_progress_bar=show_progress_bar,
         device=device,
         num_replicates=num_replicates if "predictive" in runs else 0,
         num_replicated_pairs=num_replicated_pairs,
         parameter_side=set(runs) != {"predictive"},
         x_o=x_o,
         proposal=proposal,
+        **common,
         **sampling,
     )
     if draws.predictive is None:  # left out, as a warning said
         runs.pop("predictive", None)
     settings = MethodSettings(config or CoLTConfig(), seed, device, show_progress_bar)
-    if known is None:
-        return _report(draws, runs, settings, level, parameter_names, spent)
-    start, before = time.perf_counter(), known.num_spent
-    observation = check_observation(
-        posterior,
-        prior,
-        known,
-        x_o,
-        seed=seed,
-        num_workers=num_workers,
-        show_progress_bar=show_progress_bar,
+    observed = None
+    if x_o is not None:
+        observed, spent = _check_x_o(posterior, source, x_o, draws, spent, **common)
+    return _report(draws, runs, settings, level, parameter_names, spent, observed)
+
+
+def _check_x_o(
+    posterior: Any,
+    source: PairSource,
+    x_o: Any,
+    draws: Draws,
+    spent: Spent,
+    *,
+    seed: int,
+    **common: Any,
+) -> tuple[tuple[PlausibilityResult, float], Spent]:
+    """Return whether the simulator could have made x_o, and its nearness to the xs."""
+    start, before = time.perf_counter(), source.num_spent
+    result = check_observation(
+        posterior, source.prior, source.simulator, x_o, seed=seed, **common
     )
-    near = nearness(observation.x_o, draws.xs.cpu(), generator_from(seed, "nearness"))
-    spent = replace(
+    near = nearness(result.x_o, draws.xs.cpu(), generator_from(seed, "nearness"))
+    return (result, near), replace(
         spent,
         seconds={**spent.seconds, "observation": time.perf_counter() - start},
-        num_simulations=spent.num_simulations + known.num_spent - before,
-    )
-    return _report(
-        draws, runs, settings, level, parameter_names, spent, observation, near
+        num_simulations=spent.num_simulations + source.num_spent - before,
     )
 
 
@@ -231,10 +238,12 @@ def _report(
     level: float,
     parameter_names: Sequence[str] | None,
     spent: Spent,
-    observation: PlausibilityResult | None = None,
-    near: float | None = None,
+    observed: tuple[PlausibilityResult, float] | None = None,
 ) -> DiagnosticReport:
-    """Run the methods on draws, and return the report."""
+    """Run the methods on draws, and return the report.
+
+    ``observed`` is what is known of x_o, where there is one; see `_check_x_o`.
+    """
     names = _checked_names(parameter_names, draws.dim)
     whole = draws
     draws = thinned(whole, settings.seed).to(settings.device)
@@ -261,8 +270,8 @@ def _report(
         left_out=spent.left_out,
         failed_share=_failed_share(draws, spent),
         focus=describe_focus(whole, draws, spent.widening),
-        observation=observation,
-        nearness=near,
+        observation=observed and observed[0],
+        nearness=observed and observed[1],
     )
 
 

@@ -19,6 +19,7 @@ from sbi_colt.randomness import resolve_seed
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.sampling.at_xs import run_seed
 from sbi_colt.sampling.draw import make_draws
+from sbi_colt.sampling.pairs import PairSource
 from sbi_colt.weighted import thinned
 
 __all__ = ["check_colt", "colt_on_draws", "run_colt"]
@@ -100,12 +101,8 @@ def run_colt(
         _check_enough(len(thetas), config.train_fraction)
     draws, _ = make_draws(
         posterior,
-        prior=None,
-        simulator=simulator,
-        thetas=thetas,
-        xs=xs,
-        num_simulations=0,  # the pairs are there
-        num_posterior_samples=num_posterior_samples,
+        PairSource(simulator=simulator, thetas=thetas, xs=xs),
+        num_posterior_samples,
         seed=seed,
         num_workers=num_workers,
         show_progress_bar=show_progress_bar,

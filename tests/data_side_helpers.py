@@ -5,6 +5,7 @@ from stand_ins import PRIOR
 
 from sbi_colt import CoLTConfig
 from sbi_colt.sampling.draw import make_draws
+from sbi_colt.sampling.pairs import PairSource
 
 QUIET = {"show_progress_bar": False}
 QUICK = CoLTConfig(probes=("mahalanobis",), data_probes=("mahalanobis",))
@@ -30,11 +31,7 @@ def made(function=simulator, num_simulations=60, num_posterior_samples=10, **opt
     }
     return make_draws(
         posterior,
-        PRIOR,
-        function,
-        None,
-        None,
-        num_simulations,
+        PairSource(PRIOR, function, num_simulations=num_simulations),
         num_posterior_samples,
         **settings,
     )[0]

@@ -11,6 +11,7 @@ from torch import Tensor
 from sbi_colt.arrays import clean_pairs
 from sbi_colt.draws import Draws
 from sbi_colt.sampling.at_xs import check_dimension, sample_posterior
+from sbi_colt.sampling.pairs import PairSource
 from sbi_colt.sampling.replicates import (
     FEWEST,
     ReplicateOptions,
@@ -55,20 +56,13 @@ def _replicated(
 
 
 def add_data_side(
-    draws: Draws,
-    thetas: Any,
-    xs: Any,
-    simulator: Simulator,
-    how: ReplicateOptions,
-    fewest: int = FEWEST,
+    draws: Draws, source: PairSource, how: ReplicateOptions, fewest: int = FEWEST
 ) -> Draws:
     """Return draws with a data side: replicates at members of their bags.
 
     Args:
-        draws: The parameter side, made at these pairs.
-        thetas: True parameters of all pairs handed in or simulated, ``(N, d)``.
-        xs: Their observations, with shape ``(N, …)``.
-        simulator: The simulator.
+        draws: The parameter side.
+        source: All pairs that were handed in or simulated, and the simulator.
         how: How many replicates, and how.
         fewest: So many bags must have a draw of the posterior. The test is exact with
             any number, but fewer say nothing.
@@ -78,22 +72,21 @@ def add_data_side(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # xs with a NaN were reported before
-        thetas, xs, mask = clean_pairs(thetas, xs)
+        thetas, xs, mask = clean_pairs(source.thetas, source.xs)
     chosen = choose_pairs(len(thetas), how)
     places = mask.cpu().nonzero().flatten()[chosen]  # among the pairs handed in
     here = chosen.to(thetas.device)
     primes, drawn = draws_of_posterior(draws, places, thetas[here], how.seed)
     primes = primes.to(thetas.dtype)  # the simulator gets θ' in the precision of θ*
+    xs = xs[here].to(primes.device)
     return draws.with_predictive(
-        _replicated(simulator, xs[here].to(primes.device), primes, how, drawn, fewest)
+        _replicated(source.simulator, xs, primes, how, drawn, fewest)
     )
 
 
 def draw_for_data_side(
     posterior: Any,
-    thetas: Any,
-    xs: Any,
-    simulator: Simulator,
+    source: PairSource,
     how: ReplicateOptions,
     device: torch.device,
     **options: Any,
@@ -102,7 +95,7 @@ def draw_for_data_side(
 
     An x at which the posterior cannot be sampled keeps its true parameter as θ'.
     """
-    pairs = Draws(thetas, xs, cast(Tensor, None)).to(device)
+    pairs = Draws(source.thetas, source.xs, cast(Tensor, None)).to(device)
     chosen = choose_pairs(len(pairs), how).to(device)
     _check_drawn(len(chosen), len(chosen), FEWEST)
     result = sample_posterior(
@@ -120,6 +113,5 @@ def draw_for_data_side(
     of_posterior = torch.where(
         complete, result.samples[0].to(pairs.thetas), pairs.thetas[chosen]
     )
-    return pairs.with_predictive(
-        _replicated(simulator, pairs.xs[chosen], of_posterior, how, result.mask, FEWEST)
-    )
+    bags = (pairs.xs[chosen], of_posterior, how, result.mask)
+    return pairs.with_predictive(_replicated(source.simulator, *bags, FEWEST))

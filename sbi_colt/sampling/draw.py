@@ -19,15 +19,10 @@ from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.sampling.at_xs import check_dimension, run_seed, sample_posterior
 from sbi_colt.sampling.data_side import add_data_side, draw_for_data_side
 from sbi_colt.sampling.focus import find_weighing
-from sbi_colt.sampling.pairs import find_simulator, make_pairs
+from sbi_colt.sampling.pairs import PairSource
 from sbi_colt.sampling.proposal import check_prior, with_log_weights
-from sbi_colt.sampling.replicates import (
-    ReplicateOptions,
-    TooFewBags,
-    num_replicated,
-)
+from sbi_colt.sampling.replicates import ReplicateOptions, TooFewBags, num_replicated
 from sbi_colt.sampling.sbi_internals import default_observation
-from sbi_colt.sampling.simulator import Simulator
 
 __all__ = ["Spent", "draw", "draw_at_pairs", "make_draws", "ready_pairs"]
 
@@ -75,13 +70,10 @@ def draw(
         >>> draw(q, prior, simulator, 30, 10, seed=0, show_progress_bar=False)
         Draws(num_pairs=30, num_posterior_samples=10, dim=2, x_shape=(2,))
     """
+    source = PairSource(prior, simulator, num_simulations=num_simulations)
     return make_draws(
         posterior,
-        prior,
-        simulator,
-        None,
-        None,
-        num_simulations,
+        source,
         num_posterior_samples,
         seed=run_seed(seed, options.get("checkpoint")),
         num_workers=num_workers,
@@ -93,11 +85,7 @@ def draw(
 
 def make_draws(
     posterior: Any,
-    prior: Any,
-    simulator: Any,
-    thetas: Any,
-    xs: Any,
-    num_simulations: int,
+    source: PairSource,
     num_posterior_samples: int,
     *,
     seed: int,
@@ -123,16 +111,8 @@ def make_draws(
         "num_workers": num_workers,
         "show_progress_bar": show_progress_bar,
     }
-    check_prior(prior)
-    if not parameter_side and (x_o is not None or proposal is not None):
-        raise ValueError(
-            "methods: with x_o or proposal the data side needs the weights of "
-            'posterior draws; add "colt", or leave methods out.'
-        )
-    if x_o is None and proposal is None:
-        _warn_if_for_one_x(posterior)
-    clock = Clock()
-    before = simulator.num_spent if isinstance(simulator, Simulator) else 0
+    check_prior(source.prior)
+    _check_focus(posterior, parameter_side, x_o, proposal)
     how = ReplicateOptions(
         num_replicates,
         num_replicated_pairs,
@@ -140,91 +120,98 @@ def make_draws(
         checkpoint_name=options.get("checkpoint_name"),
         **common,
     )
+    clock, before = Clock(), source.num_spent
     if x_o is not None:
-        simulator = find_simulator(simulator, prior, thetas, seed)
-    weighing = find_weighing(
-        posterior, prior, simulator, thetas, x_o, proposal, **common, **options
-    )
+        source = source.with_simulator(seed)
+    given = (source.prior, source.simulator, source.thetas, x_o, proposal)
+    weighing = find_weighing(posterior, *given, **common, **options)
     focus = None if weighing is None else weighing.proposal
-    known, thetas, xs, number = ready_pairs(
-        prior if focus is None else focus,
-        simulator,
-        thetas,
-        xs,
-        num_simulations,
-        num_posterior_samples,
-        num_replicated_pairs,
-        parameter_side,
-        **common,
+    if focus is not None:
+        source = replace(source, prior=focus)
+    source, number = ready_pairs(
+        source, num_posterior_samples, num_replicated_pairs, parameter_side, **common
     )
     how = replace(how, num_replicated_pairs=number)
     clock.add("simulation")
     left_out, failed_share = "", None
-    if known is not None and not parameter_side:
-        draws = draw_for_data_side(posterior, thetas, xs, known, how, device, **options)
+    if source.simulator is not None and not parameter_side:
+        draws = draw_for_data_side(posterior, source, how, device, **options)
         clock.add("sampling and replicates")
     else:
-        sampling = {"device": device, **common, **options}
-        draws = draw_at_pairs(posterior, thetas, xs, num_posterior_samples, **sampling)
+        draws = draw_at_pairs(
+            posterior,
+            source.thetas,
+            source.xs,
+            num_posterior_samples,
+            device=device,
+            **common,
+            **options,
+        )
         if weighing is not None:
             draws = with_log_weights(draws, weighing.log_weight)
         clock.add("sampling")
-        if known is not None and how.num_replicates:
-            try:
-                draws = add_data_side(draws, thetas, xs, known, how)
-            except TooFewBags as error:
-                warn_caller(f"{error} The data side is left out.")
-                failed_share = error.failed_share
-                left_out = "failing" if failed_share else "few"
-            clock.add("replicates")
-        elif known is not None:
+        if source.simulator is not None and not num_replicates:
             left_out = "off"
-    num_spent = 0 if known is None else known.num_spent - before
+        elif source.simulator is not None:
+            draws, left_out, failed_share = _with_data_side(draws, source, how)
+            clock.add("replicates")
+    num_spent = source.num_spent - before
     widening = 0.0 if focus is None else focus.widening
     return draws, Spent(clock.seconds, num_spent, left_out, failed_share, widening)
 
 
-def _warn_if_for_one_x(posterior: Any) -> None:
-    """Warn where sbi says that a posterior is meant for one observation."""
-    if default_observation(posterior) is not None:
-        warn_caller(
-            "posterior: it has a default observation (default_x). If it was trained "
-            "for this observation, in several rounds or with a truncated proposal, "
-            "pairs from the whole prior reject it although it may be right there: use "
-            "diagnose(…, x_o=posterior.default_x). If it was trained on simulations "
-            "from the prior alone, this verdict is valid."
+def _check_focus(posterior: Any, parameter_side: bool, x_o: Any, proposal: Any) -> None:
+    """Raise if weights have nothing to weigh; warn if a posterior is for one x."""
+    if x_o is None and proposal is None:
+        if default_observation(posterior) is not None:
+            warn_caller(
+                "posterior: it has a default observation (default_x). If it was "
+                "trained for this observation, in several rounds or with a truncated "
+                "proposal, pairs from the whole prior reject it although it may be "
+                "right there: use diagnose(…, x_o=posterior.default_x). If it was "
+                "trained on simulations from the prior alone, this verdict is valid."
+            )
+    elif not parameter_side:
+        raise ValueError(
+            "methods: with x_o or proposal the data side needs the weights of "
+            'posterior draws; add "colt", or leave methods out.'
         )
 
 
+def _with_data_side(
+    draws: Draws, source: PairSource, how: ReplicateOptions
+) -> tuple[Draws, str, float | None]:
+    """Return draws with a data side; or without one, why, and the failed share."""
+    try:
+        return add_data_side(draws, source, how), "", None
+    except TooFewBags as error:
+        warn_caller(f"{error} The data side is left out.")
+        share = error.failed_share
+        return draws, "failing" if share else "few", share
+
+
 def ready_pairs(
-    prior: Any,
-    simulator: Any,
-    thetas: Any,
-    xs: Any,
-    num_simulations: int,
+    source: PairSource,
     num_posterior_samples: int,
     num_replicated_pairs: int | None,
     parameter_side: bool,
     *,
     seed: int,
     **simulation: Any,
-) -> tuple[Simulator | None, Any, Any, int | None]:
-    """Return simulator, parameters, data and the number of pairs that get replicates.
+) -> tuple[PairSource, int | None]:
+    """Return the source with its pairs, and the number of pairs that get replicates.
 
     Where only the data side is wanted, only those pairs are simulated: as many as the
     user asks for, or as many as ``num_simulations`` pairs would have beside a parameter
     side. The arguments are those of `make_draws`.
     """
     check_integer("num_posterior_samples", num_posterior_samples, least=1)
-    if not parameter_side and thetas is None:
-        check_integer("num_simulations", num_simulations, least=1)
-        num_simulations = num_replicated_pairs or num_replicated(num_simulations)
-        num_replicated_pairs = num_simulations
-    known = find_simulator(simulator, prior, thetas, seed)
-    pairs = make_pairs(
-        prior, known, thetas, xs, num_simulations, seed=seed, **simulation
-    )
-    return known, *pairs, num_replicated_pairs
+    if not parameter_side and source.thetas is None:
+        number = check_integer("num_simulations", source.num_simulations, least=1)
+        num_replicated_pairs = num_replicated_pairs or num_replicated(number)
+        source = replace(source, num_simulations=num_replicated_pairs)
+    source = source.with_simulator(seed).with_pairs(seed=seed, **simulation)
+    return source, num_replicated_pairs
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from sbi_colt.sampling.sbi_internals import process_prior
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
 __all__ = [
+    "PairSource",
     "find_simulator",
-    "make_pairs",
     "processed_prior",
     "simulate_at",
     "simulate_pairs",
@@ -35,41 +36,55 @@ _TASK = 16
 _MAX_ATTEMPTS = 20
 
 
-def make_pairs(
-    prior: Any,
-    simulator: Any,
-    thetas: Any,
-    xs: Any,
-    num_simulations: int,
-    **simulation: Any,
-) -> tuple[Any, Any]:
-    """Return the pairs handed in, or simulate them from a prior and a simulator.
-
-    Where pairs are handed in, prior and simulator are not used here: the simulator may
-    be there to make replicates.
+@dataclass(frozen=True)
+class PairSource:
+    """Where pairs come from: they are handed in, or a prior and a simulator make them.
 
     Args:
         prior: Prior, or `None` with ``thetas`` and ``xs``.
-        simulator: Simulator, or `None` with ``thetas`` and ``xs``.
+        simulator: Simulator. With ``thetas`` and ``xs`` it makes only replicates, and
+            may be `None`.
         thetas: True parameters of pairs already simulated, or `None`.
         xs: Their observations, or `None`.
         num_simulations: Pairs to simulate.
-        **simulation: Further options of `simulate_pairs`.
     """
-    if thetas is not None and xs is not None:
-        return thetas, xs
-    if prior is not None and simulator is not None and thetas is None and xs is None:
-        return simulate_pairs(prior, simulator, num_simulations, **simulation)
-    given = _given(thetas=thetas, xs=xs, prior=prior, simulator=simulator)
-    raise ValueError(
-        "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
-        f"simulator, got {given}."
-    )
 
+    prior: Any = None
+    simulator: Any = None
+    thetas: Any = None
+    xs: Any = None
+    num_simulations: int = 0
 
-def _given(**arguments: Any) -> str:
-    names = [name for name, value in arguments.items() if value is not None]
-    return ", ".join(names) or "none of them"
+    def with_simulator(self, seed: int) -> PairSource:
+        """Return the same source with a simulator whose convention is known."""
+        known = find_simulator(self.simulator, self.prior, self.thetas, seed)
+        return replace(self, simulator=known)
+
+    def with_pairs(self, **simulation: Any) -> PairSource:
+        """Return the same source with its pairs, which are simulated if need be.
+
+        Args:
+            **simulation: Further options of `simulate_pairs`.
+        """
+        names = ("thetas", "xs", "prior", "simulator")
+        given = [name for name in names if getattr(self, name) is not None]
+        if given[:2] == ["thetas", "xs"]:
+            return self
+        if given == ["prior", "simulator"]:
+            thetas, xs = simulate_pairs(
+                self.prior, self.simulator, self.num_simulations, **simulation
+            )
+            return replace(self, thetas=thetas, xs=xs)
+        raise ValueError(
+            "thetas, xs, prior, simulator: expected either thetas and xs, or prior and "
+            f"simulator, got {', '.join(given) or 'none of them'}."
+        )
+
+    @property
+    def num_spent(self) -> int:
+        """Simulations so far; 0 before the convention of the simulator is known."""
+        known = isinstance(self.simulator, Simulator)
+        return self.simulator.num_spent if known else 0
 
 
 def find_simulator(

@@ -18,7 +18,7 @@ from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.draws import make_predictive
 from sbi_colt.predictive import predictive
 from sbi_colt.sampling.data_side import add_data_side
-from sbi_colt.sampling.pairs import find_simulator
+from sbi_colt.sampling.pairs import PairSource
 from sbi_colt.sampling.replicates import ReplicateOptions
 
 REPETITIONS = 400
@@ -157,8 +157,8 @@ def both_sides(problem, num_pairs, num_samples, num_replicates, i, keep=None):
     options = ReplicateOptions(
         num_replicates, num_pairs, seed=i, show_progress_bar=False
     )
-    simulator = find_simulator(problem.simulate, None, thetas, i)
-    return add_data_side(draws, thetas, xs, simulator, options, fewest=0)
+    source = PairSource(None, problem.simulate, thetas, xs).with_simulator(i)
+    return add_data_side(draws, source, options, fewest=0)
 
 
 def p_values(make, config=QUICK):
@@ -236,8 +236,8 @@ def test_a_simulator_that_fails_for_some_data_keeps_the_data_side_exact(
         thetas, xs = thetas[good][:40], xs[good][:40]
         draws = Draws(thetas, xs, problem.posterior(xs, 10))
         options = ReplicateOptions(5, 40, seed=i, show_progress_bar=False)
-        simulator = find_simulator(fails, None, thetas, i)
-        return add_data_side(draws, thetas, xs, simulator, options, fewest=0)
+        source = PairSource(None, fails, thetas, xs).with_simulator(i)
+        return add_data_side(draws, source, options, fewest=0)
 
     with pytest.warns(UserWarning, match="failed"):
         _, data, _ = p_values(make)
@@ -307,8 +307,8 @@ def test_a_posterior_that_discards_data_is_found_on_the_data_side():
         xs = problem.simulate(thetas)
         draws = Draws(thetas, xs, lossy(problem, xs, 50))
         options = ReplicateOptions(9, 100, seed=1, show_progress_bar=False)
-        simulator = find_simulator(problem.simulate, None, thetas, 1)
-        draws = add_data_side(draws, thetas, xs, simulator, options)
+        source = PairSource(None, problem.simulate, thetas, xs).with_simulator(1)
+        draws = add_data_side(draws, source, options)
     report = diagnose_draws(draws, seed=1, show_progress_bar=False)
     assert report["sbc"].p_value > 0.05
     assert report["tarp"].p_value > 0.05

@@ -5,7 +5,7 @@ import torch
 from stand_ins import PRIOR, simulate, torch_batch, torch_single
 from torch.distributions import Normal
 
-from sbi_colt.sampling.pairs import make_pairs
+from sbi_colt.sampling.pairs import PairSource
 
 
 def test_workers_do_not_change_the_pairs():
@@ -79,9 +79,10 @@ def test_what_is_no_simulator_is_named():
 
 def test_pairs_are_handed_in_or_simulated():
     thetas, xs = torch.zeros(3, 2), torch.ones(3, 2)
-    assert make_pairs(None, None, thetas, xs, 10) == (thetas, xs)
-    made = make_pairs(PRIOR, torch_batch, None, None, 10, seed=0)
-    assert torch.equal(made[1], simulate(torch_batch, 10)[1])
+    given = PairSource(thetas=thetas, xs=xs)
+    assert given.with_pairs() is given
+    made = PairSource(PRIOR, torch_batch, num_simulations=10).with_pairs(seed=0)
+    assert torch.equal(made.xs, simulate(torch_batch, 10)[1])
 
 
 @pytest.mark.parametrize(
@@ -95,4 +96,4 @@ def test_pairs_are_handed_in_or_simulated():
 )
 def test_half_of_the_pairs_is_named(given):
     with pytest.raises(ValueError, match="expected either thetas and xs, or prior"):
-        make_pairs(*given, 10)
+        PairSource(*given, num_simulations=10).with_pairs()

@@ -9,7 +9,7 @@ from stand_ins import PRIOR
 from sbi_colt import Draws, draw_posterior_samples
 from sbi_colt.draws import make_predictive
 from sbi_colt.sampling.data_side import add_data_side
-from sbi_colt.sampling.pairs import find_simulator
+from sbi_colt.sampling.pairs import PairSource, find_simulator
 from sbi_colt.sampling.replicates import (
     ReplicateOptions,
     TooFewBags,
@@ -256,9 +256,8 @@ def test_all_draws_are_on_the_parameter_side_too():
 
 def test_options_reach_add_data_side():
     draws = made(num_replicates=0)
-    known = find_simulator(simulator, PRIOR, None, 0)
-    assert known is not None
+    source = PairSource(PRIOR, simulator, draws.thetas, draws.xs).with_simulator(0)
     options = ReplicateOptions(2, 20, seed=5, **QUIET)
-    data = add_data_side(draws, draws.thetas, draws.xs, known, options).predictive
+    data = add_data_side(draws, source, options).predictive
     assert data is not None
     assert data.samples.shape == (2, 20, 2)
