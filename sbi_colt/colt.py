@@ -287,7 +287,7 @@ class CoLT:
         self, scales: Scales, x_example: Tensor, generator: torch.Generator
     ) -> tuple[Probe, ...]:
         dim = len(scales.theta_mean)
-        probes = [part for p in self.config.make_probes() for part in p.parts(dim)]
+        probes = self.config.make_probes(dim)
         if not probes:
             raise ValueError(
                 f"probes: none of {list(self.config.probes)} is for parameters of "

@@ -122,9 +122,14 @@ class CoLTConfig:
         for name in known:
             make_probe(name, settings.get(name, {}))  # raises where one is wrong
 
-    def make_probes(self) -> list[Probe]:
-        """Return the probes, before they are prepared for data."""
-        return [make_probe(name, self.settings.get(name, {})) for name in self.probes]
+    def make_probes(self, dim: int) -> list[Probe]:
+        """Return the probes for parameters of a dimension, not yet prepared for data.
+
+        A name such as ``"marginal"`` stands for several probes; a name whose probe is
+        not meant for this dimension stands for none.
+        """
+        made = (make_probe(name, self.settings.get(name, {})) for name in self.probes)
+        return [part for probe in made for part in probe.parts(dim)]
 
     def for_data(self) -> CoLTConfig:
         """Return the configuration of the data side.

@@ -12,7 +12,7 @@ from sbi_colt.probes.ball import BallProbe
 def test_paper_variants_are_to_the_letter():
     for variant, geometry in (("full", "mlp"), ("id", "identity")):
         config = CoLTConfig.paper(variant)
-        (probe,) = config.make_probes()
+        (probe,) = config.make_probes(2)
         assert isinstance(probe, BallProbe)
         assert (probe.num_hidden, probe.num_layers) == (256, 3)
         assert (probe.centre, probe.geometry) == ("learned", geometry)
@@ -25,7 +25,7 @@ def test_paper_variants_are_to_the_letter():
 
 def test_paper_settings_can_be_changed():
     config = CoLTConfig.paper("id", learning_rate=1e-3, epochs=25, draws_per_step=50)
-    how = config.make_probes()[0].how
+    how = config.make_probes(2)[0].how
     assert (how.learning_rate, how.max_epochs, how.draws_per_step) == (1e-3, 25, 50)
 
 
@@ -45,7 +45,7 @@ def test_dict_round_trip_through_json():
     )
     restored = CoLTConfig.from_dict(json.loads(json.dumps(config.to_dict())))
     assert restored == config
-    assert restored.make_probes()[0].how.patience == 7
+    assert restored.make_probes(2)[0].how.patience == 7
 
 
 def ball(**settings):

@@ -368,6 +368,21 @@ def test_a_loaded_report_plots_the_same(blind, tmp_path):
     assert pictures[0] == pictures[1]
 
 
+def test_a_report_that_one_parameter_leads_survives_a_file(tmp_path, generator):
+    """ "marginal[0]" is one of the probes that the name "marginal" stands for."""
+    thetas = torch.randn(100, 3, generator=generator)
+    noise = torch.randn(20, 100, 3, generator=generator) + torch.tensor([1.0, 0, 0])
+    config = CoLTConfig(probes=("mahalanobis", "marginal"))
+    draws = Draws(thetas, torch.zeros(100, 1), noise)
+    report = diagnose_draws(
+        draws, methods=("colt",), config=config, seed=0, show_progress_bar=False
+    )
+    report.save(tmp_path / "report.npz")
+    loaded = DiagnosticReport.load(tmp_path / "report.npz").colt
+    assert loaded.leading.name == "marginal[0]"
+    assert torch.equal(loaded.localize().radii, report.colt.localize().radii)
+
+
 def test_a_report_with_an_embedding_net_needs_it_again(tmp_path):
     net = nn.Linear(3, 2)
     report = report_on("mean", 0.3, config=replace(QUICK, embedding_net=net))

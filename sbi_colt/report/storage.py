@@ -46,6 +46,7 @@ _NUMBERS = (
     "num_posterior_samples",
     "seed",
 )
+_TEST_FIELDS = ("name", "p_value", "statistic", "details")
 _DRAWS = ("thetas", "xs", "samples")
 
 
@@ -142,13 +143,8 @@ def _pack_result(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a result as a JSON-ready header and tensors."""
     if isinstance(result, TestResult):
-        header = {
-            "kind": "test",
-            "name": result.name,
-            "p_value": result.p_value,
-            "statistic": result.statistic,
-            "details": result.details,
-        }
+        header = {name: getattr(result, name) for name in _TEST_FIELDS}
+        header["kind"] = "test"
         return header, {} if result.ranks is None else {"ranks": result.ranks}
     evidence = result.evidence
     header = {
@@ -183,13 +179,8 @@ def _unpack_result(
 ) -> TestResult | CoLTResult:
     """Rebuild a result; networks of the user's own must be passed again."""
     if header["kind"] == "test":
-        return TestResult(
-            header["name"],
-            header["p_value"],
-            header["statistic"],
-            tensors.get("ranks"),
-            header["details"],
-        )
+        plain = {name: header[name] for name in _TEST_FIELDS}
+        return TestResult(ranks=tensors.get("ranks"), **plain)
     if header["config"]["embedding_net"] is None:
         embedding_net = None  # it belongs to another result of the report
     if header["config"]["embedding"] is None:
@@ -198,17 +189,11 @@ def _unpack_result(
         embedding_net = copy.deepcopy(embedding_net).eval()
         embedding_net.load_state_dict(unprefixed("embedding_net", tensors))
     config = CoLTConfig.from_dict(header["config"], embedding_net, embedding)
-    scales = Scales(**unprefixed("scales", tensors))
-    check_choice("leading", header["leading"], config.probes)
-    (probe,) = [p for p in config.make_probes() if p.name == header["leading"]]
-    generator = generator_from(header["seed"], "load")
-    with isolated_rng(generator):
-        prepare(probe, config, scales, tensors["xs"][:2], generator)
-    probe.load_state_dict(unprefixed("probe", tensors))
     probes = tuple(
         ProbeResult(**plain, ranks=tensors[f"ranks.{plain['name']}"])
         for plain in header["probes"]
     )
+    evidence = _unpack_evidence(header, tensors, config)
     (leading,) = [p for p in probes if p.name == header["leading"]]
     return CoLTResult(
         **{name: header[name] for name in _NUMBERS},
@@ -220,18 +205,34 @@ def _unpack_result(
         history={
             name: History.from_dict(plain) for name, plain in header["history"].items()
         },
-        evidence=Evidence(
-            draws=Draws(
-                *(tensors[name] for name in _DRAWS),
-                mask=tensors["mask"],
-                index=tensors["index"],
-            ),
-            truth=tensors["truth"],
-            table=RankTable(**unprefixed("table", tensors)),
-            features=tensors["features"],
-            embed=partial(x_features, scales=scales, embedding_net=embedding_net),
-            probe=probe.eval(),
-            scales=scales,
-            data_names=tuple(header["data_names"]),
+        evidence=evidence,
+    )
+
+
+def _unpack_evidence(
+    header: dict[str, Any], tensors: Mapping[str, Tensor], config: CoLTConfig
+) -> Evidence:
+    """Rebuild the test pairs and the leading probe."""
+    scales = Scales(**unprefixed("scales", tensors))
+    made = {probe.name: probe for probe in config.make_probes(len(scales.theta_mean))}
+    check_choice("leading", header["leading"], tuple(made))
+    probe = made[header["leading"]]
+    generator = generator_from(header["seed"], "load")
+    with isolated_rng(generator):
+        prepare(probe, config, scales, tensors["xs"][:2], generator)
+    probe.load_state_dict(unprefixed("probe", tensors))
+    net = config.embedding_net
+    return Evidence(
+        draws=Draws(
+            *(tensors[name] for name in _DRAWS),
+            mask=tensors["mask"],
+            index=tensors["index"],
         ),
+        truth=tensors["truth"],
+        table=RankTable(**unprefixed("table", tensors)),
+        features=tensors["features"],
+        embed=partial(x_features, scales=scales, embedding_net=net),
+        probe=probe.eval(),
+        scales=scales,
+        data_names=tuple(header["data_names"]),
     )
