@@ -97,33 +97,13 @@ def resolve_methods(
         methods = (methods,)
     runs: dict[str, Method] = {}
     for method in methods:
-        if isinstance(method, str):
-            name, function = method, None
-        elif isinstance(method, tuple) and len(method) == 2:
-            name, function = method
-        else:
-            name, function = getattr(method, "__name__", "own"), method
-        if function is None and name not in METHODS:
-            raise ValueError(
-                f"methods: unknown name {name!r}; known are {', '.join(METHODS)}, "
-                "and functions of your own."
-            )
-        if function is not None and not (callable(function) and isinstance(name, str)):
-            raise TypeError(
-                "methods: expected names, functions or pairs of both, got "
-                f"{type(method).__name__}."
-            )
-        if function is not None and name in METHODS:
-            raise ValueError(
-                f"methods: {name!r} is the name of a method here; give yours another, "
-                'as in methods=("colt", ("mine", f)).'
-            )
+        name, run = _resolve(method)
         if name in runs:
             raise ValueError(
                 f"methods: {name!r} occurs twice; name functions, as in "
                 'methods=(("first", f), ("second", g)).'
             )
-        runs[name] = METHODS[name] if function is None else _own_method(name, function)
+        runs[name] = run
     if not runs:
         raise ValueError(f"methods: expected at least one of {', '.join(METHODS)}.")
     if "predictive" in runs and not has_data_side:
@@ -137,6 +117,30 @@ def resolve_methods(
             f'methods=("predictive",) can be run, got {", ".join(runs)}.'
         )
     return runs
+
+
+def _resolve(method: Any) -> tuple[str, Method]:
+    """Return the name of one method and what runs it, or raise."""
+    if isinstance(method, str):
+        if method not in METHODS:
+            raise ValueError(
+                f"methods: unknown name {method!r}; known are {', '.join(METHODS)}, "
+                "and functions of your own."
+            )
+        return method, METHODS[method]
+    is_pair = isinstance(method, tuple) and len(method) == 2
+    name, function = method if is_pair else (getattr(method, "__name__", "own"), method)
+    if not (callable(function) and isinstance(name, str)):
+        raise TypeError(
+            "methods: expected names, functions or pairs of both, got "
+            f"{type(method).__name__}."
+        )
+    if name in METHODS:
+        raise ValueError(
+            f"methods: {name!r} is the name of a method here; give yours another, "
+            'as in methods=("colt", ("mine", f)).'
+        )
+    return name, _own_method(name, function)
 
 
 def _as_result(name: str, value: Any) -> TestResult:

@@ -106,11 +106,8 @@ def make_draws(
     replicates are simulated, and the posterior is drawn from once at each of them.
     """
     device = checked_device(device)  # before the simulations
-    common = {
-        "seed": seed,
-        "num_workers": num_workers,
-        "show_progress_bar": show_progress_bar,
-    }
+    bar = show_progress_bar
+    common = {"seed": seed, "num_workers": num_workers, "show_progress_bar": bar}
     check_prior(source.prior)
     _check_focus(posterior, parameter_side, x_o, proposal)
     how = ReplicateOptions(
@@ -138,15 +135,8 @@ def make_draws(
         draws = draw_for_data_side(posterior, source, how, device, **options)
         clock.add("sampling and replicates")
     else:
-        draws = draw_at_pairs(
-            posterior,
-            source.thetas,
-            source.xs,
-            num_posterior_samples,
-            device=device,
-            **common,
-            **options,
-        )
+        at = (source.thetas, source.xs, num_posterior_samples)
+        draws = draw_at_pairs(posterior, *at, device=device, **common, **options)
         if weighing is not None:
             draws = with_log_weights(draws, weighing.log_weight)
         clock.add("sampling")
