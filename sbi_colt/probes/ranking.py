@@ -16,11 +16,8 @@ from sbi_colt.stats.ranks import RankTable
 
 __all__ = ["fit_all", "rank_all", "training_ranks", "truth_first"]
 
-
 # Members of each training bag that tell how much of q the worst ball holds.
 _NUM_BALL_MEMBERS = 201
-
-
 _BLOCK = 2**16  # members that are scored at once
 
 

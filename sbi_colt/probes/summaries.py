@@ -9,13 +9,8 @@ from torch import Tensor
 
 __all__ = ["LEAST_SUMMARISED", "summaries", "summary_names"]
 
-
 LEAST_SUMMARISED = 8  # fewer numbers have no summaries
-
-
 _MAX_CHANNELS = 4
-
-
 _QUANTILES = {"10% quantile": 0.1, "median": 0.5, "90% quantile": 0.9}
 
 

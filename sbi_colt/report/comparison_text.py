@@ -18,10 +18,7 @@ __all__ = [
     "comparison_tables",
 ]
 
-
 _NAME = 18  # columns of a posterior's name in a comparison
-
-
 _CELL = 12  # columns of a method's p-value there
 
 

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from sbi_colt.report.colours import BLUE, GREY, ORANGE
+from sbi_colt.report.pictures import as_picture, frame, is_image
 from sbi_colt.results.plausibility_result import PlausibilityResult
 
 __all__ = ["paint_observation"]
 
-_MIN_IMAGE = 6  # pixels on a side; a smaller matrix is shown as a line
 _NUM_IMAGES = 6  # with the observation
 _MAX_MARKERS = 30  # numbers with a marker each
 _UNEVEN = 30  # scales that differ by more are shown in standard deviations
@@ -30,8 +30,7 @@ def paint_observation(ax: Axes, result: PlausibilityResult) -> Axes:
         result: Whether the simulator could have made x_o.
     """
     ax.set_title("x_o among simulated data")
-    shape = result.x_shape
-    if len(shape) in (2, 3) and min(shape[-2:]) >= _MIN_IMAGE:
+    if is_image(result.x_shape):
         return _paint_images(ax, result)
     if result.x_o.numel() == 1:
         return _paint_number(ax, result)
@@ -93,7 +92,7 @@ def _paint_images(ax: Axes, result: PlausibilityResult) -> Axes:
     scale = np.maximum(rows.std(axis=0), 1e-12)
     gaps = (np.clip((rows - observed) / scale, -10, 10) ** 2).mean(axis=1)
     nearest = rows[gaps.argsort()[: _NUM_IMAGES - 1]]
-    pictures = [_picture(row, shape) for row in (observed, *nearest)]
+    pictures = [as_picture(row, shape) for row in (observed, *nearest)]
     low, high = np.quantile(np.stack(pictures), [0.01, 0.99])
     for number, picture in enumerate(pictures):
         row, column = divmod(number, 3)
@@ -102,8 +101,7 @@ def _paint_images(ax: Axes, result: PlausibilityResult) -> Axes:
         inset.set(xticks=[], yticks=[])
         inset.set_title("x_o" if number == 0 else f"nearest, {number}", fontsize=8)
         if number == 0:
-            for spine in inset.spines.values():
-                spine.set(color=ORANGE, linewidth=2)
+            frame(inset)
             for place in _marked(result):
                 *_, down, across = np.unravel_index(place, shape)
                 inset.plot(across, down, "o", mfc="none", mec=ORANGE, ms=9, mew=1.5)
@@ -113,9 +111,3 @@ def _paint_images(ax: Axes, result: PlausibilityResult) -> Axes:
 def _rows(xs: Tensor) -> np.ndarray:
     """Return data ``(N, …)`` as rows."""
     return torch.flatten(xs, start_dim=1).double().cpu().numpy()
-
-
-def _picture(row: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a row as an image, averaged over channels."""
-    picture = row.reshape(shape)
-    return picture.mean(axis=0) if len(shape) == 3 else picture

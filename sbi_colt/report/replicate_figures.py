@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sbi_colt.draws import Draws
 from sbi_colt.report.colours import BLUE, GREY, ORANGE
+from sbi_colt.report.pictures import as_picture, frame, is_image
 
 __all__ = ["paint_outside", "paint_replicates"]
 
@@ -20,7 +21,6 @@ _NUM_PAIRS = 4  # shown as lines
 _NUM_IMAGES = 3  # pairs shown as images
 _NUM_POINTS = 30  # pairs shown where x is one number
 _MAX_REPLICATES = 30
-_MIN_IMAGE = 6  # pixels on a side; a smaller matrix is shown as a line
 _MAX_BARS = 60  # features with a mark each; more are a line
 
 
@@ -34,7 +34,7 @@ def paint_replicates(ax: Axes, data: Draws, x_shape: tuple[int, ...]) -> Axes:
     """
     order = _misfit(data).argsort(descending=True).tolist()
     ax.set_title("Data: observed (orange) among replicates")
-    if _is_image(x_shape):
+    if is_image(x_shape):
         return _paint_images(ax, data, order[:_NUM_IMAGES], x_shape)
     if data.dim == 1:
         return _paint_points(ax, data, order[:_NUM_POINTS])
@@ -60,8 +60,8 @@ def paint_outside(ax: Axes, data: Draws, x_shape: tuple[int, ...]) -> Axes:
     tail = 0.05 / (2 * len(shares))
     low, high = (float(binom.ppf(q, number, expected)) for q in (tail, 1 - tail))
     ax.set_title("Data: outside the range of replicates")
-    if _is_image(x_shape):
-        picture = _picture(shares, x_shape)
+    if is_image(x_shape):
+        picture = as_picture(shares, x_shape)
         shown = ax.imshow(picture, cmap="cividis", vmin=0, vmax=1)
         ax.figure.colorbar(shown, ax=ax, label=f"share (expected {expected:.0%})")
         ax.set(xticks=[], yticks=[])
@@ -80,10 +80,6 @@ def paint_outside(ax: Axes, data: Draws, x_shape: tuple[int, ...]) -> Axes:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.legend(fontsize="small", frameon=False)
     return ax
-
-
-def _is_image(x_shape: tuple[int, ...]) -> bool:
-    return len(x_shape) in (2, 3) and min(x_shape[-2:]) >= _MIN_IMAGE
 
 
 def _misfit(data: Draws) -> Tensor:
@@ -147,7 +143,7 @@ def _paint_images(
     columns = min(4, 1 + data.num_posterior_samples)
     for row, pair in enumerate(pairs):
         shown = [data.thetas[pair], *data.samples[: columns - 1, pair]]
-        pictures = [_picture(x.double().cpu().numpy(), x_shape) for x in shown]
+        pictures = [as_picture(x.double().cpu().numpy(), x_shape) for x in shown]
         limits: dict[str, Any] = {
             "vmin": min(p.min() for p in pictures),
             "vmax": max(p.max() for p in pictures),
@@ -157,15 +153,8 @@ def _paint_images(
             inset.imshow(picture, cmap="gray", **limits)
             inset.set(xticks=[], yticks=[])
             if column == 0:
-                for spine in inset.spines.values():
-                    spine.set(color=ORANGE, linewidth=2)
+                frame(inset)
     return ax
-
-
-def _picture(values: np.ndarray, x_shape: tuple[int, ...]) -> np.ndarray:
-    """Return values as an image, averaged over channels."""
-    picture = values.reshape(x_shape)
-    return picture.mean(axis=0) if len(x_shape) == 3 else picture
 
 
 def _inset(ax: Axes, number: int, rows: int, columns: int) -> Axes:

@@ -174,33 +174,35 @@ def _correlation_follows_x(problem: _Problem, size: float) -> None:
 def _set_apart(problem: _Problem) -> None:
     """Make one parameter independent of the others, under p and under q.
 
-    Kinds that give it another law would else change its correlations too.
+    Without this, a kind that gives the parameter another law would change its
+    correlations as well.
     """
     problem.truth[:, problem.one] = problem.normal(len(problem.xs))
     problem.draws[..., problem.one] = problem.normal(*problem.draws.shape[:2])
 
 
+def _in_two_modes(problem: _Problem, errors: Tensor, depth: float | Tensor) -> None:
+    """Put one parameter's errors into modes at ±depth, with variance 1, in place."""
+    own = errors[..., problem.one]
+    sign = (problem.uniform(*own.shape) < 0.5) * 2.0 - 1
+    errors[..., problem.one] = depth * sign + (1 - depth**2) ** 0.5 * own
+
+
 def _two_modes(problem: _Problem, size: float) -> None:
     _set_apart(problem)
-    sign = (problem.uniform(len(problem.xs)) < 0.5) * 2.0 - 1
-    own = problem.truth[:, problem.one]
-    problem.truth[:, problem.one] = size * sign + (1 - size**2) ** 0.5 * own
+    _in_two_modes(problem, problem.truth, size)
 
 
 def _two_modes_invented(problem: _Problem, size: float) -> None:
     _set_apart(problem)
-    sign = (problem.uniform(*problem.draws.shape[:2]) < 0.5) * 2.0 - 1
-    own = problem.draws[..., problem.one]
-    problem.draws[..., problem.one] = size * sign + (1 - size**2) ** 0.5 * own
+    _in_two_modes(problem, problem.draws, size)
 
 
 def _modes_follow_x(problem: _Problem, size: float) -> None:
     """Modes far apart where x[0] is high, near where it is low."""
     _set_apart(problem)
     depth = size * torch.sigmoid(2 + 2 * problem.xs[:, 0])
-    sign = (problem.uniform(len(problem.xs)) < 0.5) * 2.0 - 1
-    own = problem.truth[:, problem.one]
-    problem.truth[:, problem.one] = depth * sign + (1 - depth**2).sqrt() * own
+    _in_two_modes(problem, problem.truth, depth)
 
 
 def _three_modes(problem: _Problem, size: float) -> None:
@@ -368,9 +370,7 @@ def _skewed_x(problem: _Problem, size: float) -> None:
 
 def _modes_known(problem: _Problem, size: float) -> None:
     _two_modes(problem, 0.9)
-    sign = (problem.uniform(*problem.draws.shape[:2]) < 0.5) * 2.0 - 1
-    problem.draws[..., problem.one] *= (1 - 0.9**2) ** 0.5
-    problem.draws[..., problem.one] += 0.9 * sign
+    _in_two_modes(problem, problem.draws, 0.9)
 
 
 NULLS = {
