@@ -235,6 +235,7 @@ def _check_pairs(thetas: Tensor, xs: Tensor) -> None:
 
 
 def check_samples(samples: Tensor, num_pairs: int, dim: int) -> None:
+    """Raise unless draws have the shape ``(S, num_pairs, dim)`` with S >= 1."""
     if samples.ndim != 3 or samples.shape[1:] != (num_pairs, dim):
         hint = ""
         if samples.ndim == 3 and samples.shape[0] == num_pairs != samples.shape[1]:

@@ -4,7 +4,7 @@ The first three are fixed probes and run through the same exact ranks and tests 
 SBC ranks each parameter by itself, TARP the distance from a random reference point,
 coverage the Mahalanobis distance from the posterior mean. Nothing is trained, so every
 pair is a test pair. C2ST trains a classifier on some pairs and tests it on the others;
-the classifier's logit is a probe too, and its ranks are as exact.
+the classifier's logit is a probe too, and its ranks are exact as well.
 
 sbi's own `check_sbc` compares discrete ranks with a continuous distribution, and its
 `check_tarp` runs a two-sample test on two grids of N / 10 points. On the same draws as

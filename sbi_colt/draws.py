@@ -36,8 +36,8 @@ class Draws:
     All checks are made here, once. Integer arrays are converted where that loses
     nothing; parameters and draws are rounded to the same precision. Pairs whose x has
     a NaN or an infinity are dropped with a warning. ``mask`` says which of the pairs
-    handed in were kept, ``index`` where each pair stood among them; both survive a
-    split. Pairs that occur twice are refused unless they can repeat by chance.
+    handed in were kept, and ``index`` at which place each pair was handed in; a split
+    keeps both. Pairs that occur twice are refused unless they can repeat by chance.
 
     The *bag* at x_i is {θ_i, θ_i^1, …, θ_i^S}: the truth and its draws. If q(θ | x) =
     p(θ | x), its members are exchangeable, which is what every test here tests. The
@@ -53,14 +53,16 @@ class Draws:
         predictive: The data side, or `None`: draws with the roles swapped, made by
             `make_predictive`. Selections do not keep it, and of a split the first set
             keeps what belongs to its pairs.
-        log_weights: Where the pairs come from a proposal π̃ and not from the prior π:
-            log π̃(θ) − log π(θ) of all members, up to a constant for each x, with shape
-            ``(S + 1, N)``, the truth first; −∞ for draws outside the prior. `None`
-            for pairs from the prior. Tests need `sbi_colt.weighted.thinned` draws.
+        log_weights: For pairs from a proposal π̃ instead of the prior π: log π̃(θ) −
+            log π(θ) of all members, up to a constant for each x, with shape ``(S + 1,
+            N)``, the truth first; −∞ for draws outside the prior. `None` for pairs from
+            the prior. Draws with weights must be thinned before they are tested
+            (`sbi_colt.weighted.thinned`).
         drawn: On a data side, at which xs the posterior could be sampled, with shape
-            ``(n,)``; `None` for all. The other θ' are true parameters: their bags are
-            valid, whatever the posterior is, and say nothing about it.
-        mask: For internal use, with ``index``: draws that were checked before.
+            ``(n,)``; `None` for all. At the other xs θ' is the true parameter: such a
+            bag is valid for every posterior, and says nothing about it.
+        mask: For internal use. Draws that are given ``mask`` and ``index`` are not
+            checked again.
         index: For internal use.
         keys: For internal use: fingerprints of the pairs.
         shuffle: Whether to shuffle the draws. Switch it off only where their order
@@ -213,7 +215,7 @@ class Draws:
         return truth.to(self.thetas.device)
 
     def check_equal_weights(self) -> None:
-        """Raise where members of bags have weights."""
+        """Raise if the members of bags have weights."""
         if self.log_weights is not None:
             raise ValueError(
                 "draws: the pairs come from a proposal, so the members of a bag have "

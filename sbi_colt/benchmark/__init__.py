@@ -6,7 +6,7 @@ rows and the runner) → ``row_files`` (rows in CSV files) and ``methods`` (what
 compared) → ``tasks``. ``posterior_zoo`` has one trained posterior of each kind that sbi
 offers, to check and to time how draws are made.
 
-To add a task, a method or a study is to add one file (or function) and one line in
-`tasks.settings.SETTINGS`, `methods.METHODS` or `commands`. Nothing outside this package
-imports it, except the command line.
+To add a task, a method or a study, write one file (or function) and add one line to
+`tasks.settings.SETTINGS`, `methods.METHODS` or `commands`. Only the command line
+imports the benchmark.
 """

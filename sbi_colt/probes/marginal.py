@@ -14,7 +14,7 @@ from sbi_colt.probes.base import Probe
 
 __all__ = ["MarginalProbe"]
 
-# With more parameters, so many probes would cost more time and power than they bring.
+# With more parameters, the many probes would take more time and power than they gain.
 _MAX_DIM = 50
 
 

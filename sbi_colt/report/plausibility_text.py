@@ -76,7 +76,7 @@ def describe_standing_out(one: StandingOut, result: PlausibilityResult) -> str:
         return f"the {one.name} of x_o is {size} that of simulations"
     name = f"{feature_name(one.index, result.x_shape)} = {one.value:.3g}"
     if one.kind == "given the others":
-        return f"{name} is {size} what the other numbers of x_o let expect"
+        return f"{name} is {size} what the other numbers of x_o predict"
     return f"{name} is {size} the median of simulations, {one.typical:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""What a test returns: frozen dataclasses that hold numbers, no sentences."""
+"""What CoLT returns: frozen dataclasses of numbers, without sentences."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ class CoLTResult:
             Anderson–Darling statistics, by re-drawing the bags, with a resolution of
             1 / (num_redraws + 1). Of `sbi_colt.run_colt`: combined from the two below;
             sample size ``num_train + num_test``.
-        test_p_value: That of the test pairs by themselves.
-        training_p_value: That of the untrained probes on the training pairs by
-            themselves, where they were looked at, else `None`.
+        test_p_value: p-value of the test pairs alone.
+        training_p_value: p-value of the untrained probes on the training pairs alone;
+            `None` if the training pairs were not tested.
         statistic: Largest Kolmogorov–Smirnov statistic over the probes.
         distance: Estimate of the averaged conditionally localized distance: the share
             of posterior mass misplaced in the worst ball that was found. Noise raises
@@ -189,9 +189,9 @@ class CoLTResult:
 
     @property
     def shares(self) -> dict[str, float]:
-        """How much of the pooled statistic behind ``test_p_value`` each probe brings.
+        """How much each probe contributes to the pooled statistic of the test pairs.
 
-        Its term exp(A² / 2) by the sum of all of them: which probes carried the test.
+        The share of a probe is its term exp(A² / 2) divided by the sum over all probes.
         A probe with share 0 can still reject on its own; see its p-value.
         """
         ranks = torch.stack([probe.ranks for probe in self.probes])

@@ -20,7 +20,7 @@ class StandingOut:
 
     Args:
         kind: What the feature is: ``"number"`` (one number of x), ``"given the
-            others"`` (one number of x beside what the other numbers let expect),
+            others"`` (one number of x beside what the other numbers predict),
             ``"summary"`` (such as the autocorrelation of a series) or ``"replicates"``
             (one number of x beside its posterior predictive replicates).
         index: Place in the flattened x; `None` for a summary.

@@ -1,4 +1,4 @@
-"""The outcome of one diagnostic; it knows nothing of the others."""
+"""The outcome of one diagnostic."""
 
 from __future__ import annotations
 

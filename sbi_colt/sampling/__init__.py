@@ -15,5 +15,9 @@ A call passes through the files in this order:
    ``replicates`` simulates them.
 6. ``check_observation`` simulates what an observation x_o is ranked with.
 
+If the pairs come from a proposal instead of the prior, ``focus`` chooses how the
+members of bags are weighted; ``proposal`` has the proposal around q(θ | x_o) and the
+weights.
+
 ``sbi_internals`` names all that is read of sbi beyond its documented interface.
 """

@@ -191,6 +191,7 @@ def _checked_xs(xs: Any) -> Tensor:
 
 
 def check_dimension(samples: Tensor, dim: int) -> None:
+    """Raise unless draws have the dimension of the true parameters."""
     if samples.shape[-1] != dim:
         raise ValueError(
             f"posterior: expected draws of dimension {dim}, that of thetas, got "

@@ -3,8 +3,8 @@
 The folder holds ``header.json`` (seed, number of draws, fingerprint of the xs),
 ``reference.npz`` and one ``.npz`` file for each finished part.
 
-*Which posterior do the draws belong to?* Nothing that can be read off a Python object
-tells for sure. So the first run keeps a few **reference draws**, made with a random
+*Which posterior do the draws belong to?* No property of a Python object answers this
+with certainty. So the first run keeps a few **reference draws**, made with a random
 stream of their own, and every run that resumes the folder makes them again and refuses
 the folder if they differ by more than rounding. The first run makes them twice, to find
 samplers whose draws do not follow the seed (a callable with a random generator of its

@@ -17,10 +17,11 @@ __all__ = ["RunOptions"]
 class RunOptions:
     """Seed, limits, workers and device of one run.
 
-    `draw_posterior_samples` explains the options. ``deadline`` is when the run has to
-    end, by the clock `time.time`, on which processes agree; or `None`. With a time
-    limit the xs come in a ``random_order``: which of them are left when time runs out
-    must not depend on the true parameters, by which the caller may have sorted them.
+    `draw_posterior_samples` explains the options. ``deadline`` is the time at which the
+    run has to end, or `None`; it is measured by `time.time`, which is the same in all
+    processes. With a time limit the xs are sampled in a ``random_order``. The caller
+    may have sorted them by the true parameters, and the xs that are missing when time
+    runs out must not depend on these.
     """
 
     seed: int

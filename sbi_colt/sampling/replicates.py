@@ -4,19 +4,19 @@
 included, or a fresh draw where the parameter side is not wanted. If q is right, (θ', x)
 is then a pair from the joint distribution, and given all bags as sets the place of θ*
 is still uniform. So both sides may use the same pairs, and their p-values are
-independent. "One of the K draws" would not do.
+independent. They would not be independent if θ' were always one of the K draws.
 
 *Nothing is selected.* An x at which the posterior could not be sampled keeps its true
 parameter as θ', which is right for every q: no x is lost because of q, and the p-value
-stays exact. Such a bag says nothing about q, so ``drawn`` of the data side tells which
-bags do. Where a simulation fails, it is made again *at the same θ'*: x is finite by
-selection, so its replicates have to be. A θ' at which the simulator fails again and
-again loses its pair. That depends on θ' alone, which is harmless here. Never is another
-θ' drawn in its place.
+stays exact. Such a bag says nothing about q; ``drawn`` of the data side tells which
+bags do. A simulation that fails is made again *at the same θ'*, because only finite xs
+are tested and replicates must be selected in the same way. If the simulator fails again
+and again at a θ', the pair is left out. That depends on θ' alone, so it does no harm.
+No other θ' is drawn in its place.
 
 *Rounds.* Each of the M rounds simulates once at every θ', with random numbers of its
-own. Identical rounds betray a simulator that seeds itself, so there are at least two
-rounds, also for M = 1.
+own. Identical rounds show that a simulator seeds itself. To find this out there are at
+least two rounds, also for M = 1.
 """
 
 from __future__ import annotations
