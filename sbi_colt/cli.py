@@ -59,9 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         "distance from the true posterior, and what is wrong and where.",
     )
     parser.add_argument(
-        "--debug",
-        action="store_true",
-        help="show the whole traceback of an error",
+        "--debug", action="store_true", help="show the whole traceback of an error"
     )
     commands = parser.add_subparsers(dest="command", required=True)
     _add_demo(commands)

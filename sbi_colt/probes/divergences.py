@@ -14,13 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = [
-    "DIVERGENCES",
-    "Divergence",
-    "cramer_von_mises",
-    "sinkhorn",
-    "uniform_grid",
-]
+__all__ = ["DIVERGENCES", "Divergence", "cramer_von_mises", "sinkhorn", "uniform_grid"]
 
 # From ranks to how far they are from uniform.
 Divergence = Callable[[Tensor], Tensor]

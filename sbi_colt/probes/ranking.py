@@ -94,9 +94,7 @@ def fit_all(
 
 
 def training_ranks(
-    probes: Sequence[Probe],
-    bags: dict[Coordinates, Bags],
-    generator: torch.Generator,
+    probes: Sequence[Probe], bags: dict[Coordinates, Bags], generator: torch.Generator
 ) -> list[Tensor]:
     """Return the ranks of the training truths under each probe, each ``(N,)``."""
     ranks = []

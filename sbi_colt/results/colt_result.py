@@ -20,10 +20,7 @@ from sbi_colt.stats.nearness import nearness_weights
 from sbi_colt.stats.redraw import redraw_statistics, redrawn_p_value
 from sbi_colt.stats.uniformity import anderson_darling, ks_statistic
 
-__all__ = [
-    "CoLTResult",
-    "ProbeResult",
-]
+__all__ = ["CoLTResult", "ProbeResult"]
 
 
 @dataclass(frozen=True, eq=False)

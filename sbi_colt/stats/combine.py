@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = [
-    "SHARE_OF_PARAMETERS",
-    "both_sides_p_value",
-    "holm",
-    "two_halves_p_value",
-]
+__all__ = ["SHARE_OF_PARAMETERS", "both_sides_p_value", "holm", "two_halves_p_value"]
 
 # How much of the level the parameter side has in the verdict over both sides.
 SHARE_OF_PARAMETERS = 0.8

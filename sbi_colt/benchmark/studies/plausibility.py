@@ -18,9 +18,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from sbi.diagnostics.misspecification import (
-    calc_misspecification_mmd,
-)
+from sbi.diagnostics.misspecification import calc_misspecification_mmd
 from sbi.inference import NPE, MarginalTrainer
 from sbi.utils import BoxUniform
 from torch import Tensor
@@ -46,16 +44,7 @@ OPTIONS = {
     **out_option("plausibility.csv"),
 }
 _REPORTED = ("pendulum", "rings", "mixed", "student")  # others chose the scores
-KINDS = (
-    "none",
-    "outlier",
-    "shift",
-    "scale",
-    "prior",
-    "noise",
-    "smooth",
-    "splice",
-)
+KINDS = ("none", "outlier", "shift", "scale", "prior", "noise", "smooth", "splice")
 _REFERENCES, _FITTING, _REPLICATES, _TRAINING = 199, 300, 5, 2000
 _METHODS = ("ours", "without posterior", "sbi logprob", "sbi mmd")
 _WIDTHS = (10, 8, 20, 14, 10)

@@ -29,14 +29,7 @@ from sbi_colt.benchmark.grid.rows import Cell, Row
 from sbi_colt.benchmark.grid.runner import run_grid
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.shared import dims_option, grid_options
-from sbi_colt.benchmark.tables import (
-    Entries,
-    Key,
-    aligned,
-    only,
-    steps_line,
-    summarise,
-)
+from sbi_colt.benchmark.tables import Entries, Key, aligned, only, steps_line, summarise
 from sbi_colt.benchmark.tasks.task import DIMS
 from sbi_colt.report.colours import GREY
 from sbi_colt.report.figures import DetachedFigure
