@@ -181,8 +181,7 @@ class C2ST:
     most 200 draws each; continuous.
 
     Args:
-        num_hidden: Units per hidden layer.
-        num_layers: Linear maps.
+        num_hidden: Units in each of the two hidden layers.
         epochs: Passes over the training pairs.
         learning_rate: Step size of Adam.
         embedding_net: A network from xs to vectors; a copy of it is trained along.
@@ -200,14 +199,12 @@ class C2ST:
         self,
         *,
         num_hidden: int = 256,
-        num_layers: int = 3,
         epochs: int = 200,
         learning_rate: float = 1e-3,
         embedding_net: nn.Module | None = None,
         seed: int | None = None,
     ):
         self.num_hidden = num_hidden
-        self.num_layers = num_layers
         self.epochs = epochs
         self.learning_rate = learning_rate
         self.embedding_net = embedding_net
@@ -222,11 +219,7 @@ class C2ST:
         generator = generator_from(self.seed, "c2st")
         with isolated_rng(generator):
             network = _PairClassifier(
-                thetas[:2],
-                xs[:2],
-                self.embedding_net,
-                (self.num_hidden, self.num_layers),
-                generator,
+                thetas[:2], xs[:2], self.embedding_net, self.num_hidden, generator
             ).to(thetas.device)
             optimizer = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
             loss = nn.BCEWithLogitsLoss()
@@ -293,14 +286,14 @@ class _PairClassifier(nn.Module):
         thetas: Tensor,
         xs: Tensor,
         embedding_net: nn.Module | None,
-        size: tuple[int, int],
+        num_hidden: int,
         generator: torch.Generator,
     ):
         super().__init__()
         self.embedding_net = copy.deepcopy(embedding_net)
         with torch.no_grad():
             num_inputs = thetas.shape[1] + embed_xs(xs, self.embedding_net).shape[1]
-        self.head = MLP(num_inputs, 1, *size, generator)
+        self.head = MLP(num_inputs, 1, num_hidden, 3, generator)
 
     def forward(self, thetas: Tensor, xs: Tensor) -> Tensor:
         features = embed_xs(xs, self.embedding_net)

@@ -12,6 +12,7 @@ import torch
 
 __all__ = [
     "check_choice",
+    "check_inner_share",
     "check_integer",
     "check_number",
     "check_share",
@@ -55,6 +56,11 @@ def check_number(
 def check_share(name: str, value: Any) -> None:
     """Raise unless a value is a number in [0, 1], as every p-value is."""
     check_number(name, value, "a number in [0, 1]", lambda v: 0 <= v <= 1)
+
+
+def check_inner_share(name: str, value: Any) -> None:
+    """Raise unless a value is a number in (0, 1), such as the level of a test."""
+    check_number(name, value, "a number in (0, 1)", lambda v: 0 < v < 1)
 
 
 def checked_device(device: str | torch.device) -> torch.device:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from sbi_colt.checks import check_integer, check_number
+from sbi_colt.checks import check_inner_share, check_integer
 from sbi_colt.probes import PROBES, Probe, make_probe
 
 __all__ = ["CoLTConfig"]
@@ -88,7 +88,7 @@ class CoLTConfig:
         object.__setattr__(self, "num_redraws", number)
         for name in ("train_fraction", "confidence"):
             value = getattr(self, name)
-            check_number(name, value, "a number in (0, 1)", lambda v: 0 < v < 1)
+            check_inner_share(name, value)
             object.__setattr__(self, name, float(value))
 
     def _check_probes(self) -> None:

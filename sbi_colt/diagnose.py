@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from sbi_colt.checks import check_number
+from sbi_colt.checks import check_inner_share
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
 from sbi_colt.methods import Method, MethodSettings, Result, resolve_methods
@@ -206,18 +206,11 @@ def diagnose_draws(
     show_progress_bar: bool = True,
     spent: Spent | None = None,
 ) -> DiagnosticReport:
-    """Return the report for draws from anywhere; the arguments are `diagnose`'s.
+    """Return the report for draws from anywhere.
 
-    Args:
-        draws: Pairs with their posterior draws, and replicates if there are any.
-        methods: Methods to run.
-        config: Settings of CoLT.
-        level: Level of the verdict.
-        parameter_names: Names of the parameters.
-        seed: Seed of everything.
-        device: Device to train and test on.
-        show_progress_bar: Whether to show progress.
-        spent: What simulation and sampling cost; it counts among the report's costs.
+    ``draws`` are pairs with their posterior draws, and replicates if there are any.
+    ``spent`` is what simulation and sampling cost; it counts among the report's costs.
+    The other arguments are those of `diagnose`.
     """
     runs = check_options(
         methods,
@@ -329,7 +322,7 @@ def check_options(
     has_samples: bool = True,
 ) -> dict[str, Method]:
     """Return the methods by name; raise where methods or level cannot be used."""
-    check_number("level", level, "a number in (0, 1)", lambda v: 0 < v < 1)
+    check_inner_share("level", level)
     return resolve_methods(
         methods, has_data_side=has_data_side, has_samples=has_samples
     )

@@ -17,7 +17,7 @@ from sbi_colt.arrays import (
     clean_pairs,
     in_one_precision,
 )
-from sbi_colt.checks import checked_device
+from sbi_colt.checks import check_inner_share, checked_device
 from sbi_colt.draws_file import read_arrays, write_draws
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.randomness import digest, generator_from, resolve_seed, shuffle_draws
@@ -259,8 +259,7 @@ class Draws:
         Returns:
             The two sets.
         """
-        if not 0 < fraction < 1:
-            raise ValueError(f"fraction: expected a number in (0, 1), got {fraction}.")
+        check_inner_share("fraction", fraction)
         first = round(fraction * len(self))
         if first == 0 or first == len(self):
             raise ValueError(

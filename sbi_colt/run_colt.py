@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from sbi_colt.checks import check_integer
+from sbi_colt.checks import check_inner_share, check_integer
 from sbi_colt.colt import CoLT, train_and_test
 from sbi_colt.config import CoLTConfig
 from sbi_colt.draws import Draws
@@ -174,8 +174,7 @@ def check_colt(result: CoLTResult, level: float = 0.05) -> dict[str, Any]:
     """
     if not isinstance(result, CoLTResult):
         raise TypeError(f"result: expected a CoLTResult, got {type(result).__name__}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level: expected a number in (0, 1), got {level}.")
+    check_inner_share("level", level)
     return {
         "p_value": result.p_value,
         "statistic": result.statistic,

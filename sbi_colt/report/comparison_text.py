@@ -34,38 +34,19 @@ def comparison_summary(comparison: ComparisonReport) -> str:
     *pairs, distance, closer, levels = (
         textwrap.fill(text, WIDTH) for text in comparison_notes(comparison)
     )
-    table = [
-        comparison_headline(comparison),
-        rule,
-        *(_line(row, (10, 14, 12, 10, 15)) for row in distances),
-        rule,
-    ]
-    return "\n\n".join(
-        [
-            "\n".join(table),
-            "\n".join(_blocks(methods)),
-            "\n".join(pairs),
-            distance,
-            closer,
-            levels,
-        ]
-    )
+    lines = (_line(row, (10, 14, 12, 10, 15)) for row in distances)
+    table = "\n".join([comparison_headline(comparison), rule, *lines, rule])
+    parts = [table, "\n".join(_blocks(methods)), "\n".join(pairs)]
+    return "\n\n".join([*parts, distance, closer, levels])
 
 
 def comparison_tables(
     comparison: ComparisonReport,
 ) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Return the table of distances and that of all methods, their headers first."""
-    confidence = comparison.confidence
+    interval = f"{comparison.confidence:.0%} interval"
     distances: list[tuple[str, ...]] = [
-        (
-            "posterior",
-            "distance",
-            f"{confidence:.0%} interval",
-            "side",
-            "p-value",
-            "verdict",
-        )
+        ("posterior", "distance", interval, "side", "p-value", "verdict")
     ]
     methods: list[tuple[str, ...]] = [
         ("p-value", *next(iter(comparison.reports.values())))

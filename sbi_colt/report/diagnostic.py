@@ -11,7 +11,13 @@ from typing import Any
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from sbi_colt.checks import check_choice, check_integer, check_number, check_share
+from sbi_colt.checks import (
+    check_choice,
+    check_inner_share,
+    check_integer,
+    check_number,
+    check_share,
+)
 from sbi_colt.draws import Draws
 from sbi_colt.files import refused, write_text
 from sbi_colt.report.figures import plot_report
@@ -130,7 +136,7 @@ class DiagnosticReport:
     nearness: float | None = None
 
     def __post_init__(self):
-        check_number("level", self.level, "a number in (0, 1)", lambda v: 0 < v < 1)
+        check_inner_share("level", self.level)
         check_choice("left_out", self.left_out, LEFT_OUT)
         if self.failed_share is not None:
             check_share("failed_share", self.failed_share)
@@ -165,14 +171,12 @@ class DiagnosticReport:
     @property
     def colt(self) -> CoLTResult | None:
         """CoLT's result, where it is among the methods."""
-        result = self.results.get("colt")
-        return result if isinstance(result, CoLTResult) else None
+        return self.sides.get("colt")
 
     @property
     def predictive(self) -> CoLTResult | None:
         """The result of the data side, where it is among the methods."""
-        result = self.results.get("predictive")
-        return result if isinstance(result, CoLTResult) else None
+        return self.sides.get("predictive")
 
     @property
     def num_replicates(self) -> int:

@@ -107,6 +107,9 @@ def load_report(
     for number, plain in enumerate(header["findings"]):
         with refused(f"findings[{number}]"):
             findings.append(Finding(**plain))
+    with refused("focus"):
+        focus = Focus(**header["focus"]) if header.get("focus") else None
+    replicates: dict[str, Any] = unprefixed("replicates", tensors)
     return {
         "results": results,
         "level": header["level"],
@@ -115,27 +118,15 @@ def load_report(
         "cost": header["cost"],
         "seed": header["seed"],
         "x_shape": tuple(header["x_shape"]),
-        "replicates": _load_replicates(tensors),
+        "replicates": Draws(**replicates) if replicates else None,
         "left_out": header["left_out"],
         "failed_share": header["failed_share"],
-        "focus": _load_focus(header.get("focus")),
+        "focus": focus,
         "nearness": header.get("nearness"),
         "observation": load_observation(
             header.get("observation"), unprefixed("observation", tensors)
         ),
     }
-
-
-def _load_focus(plain: dict[str, Any] | None) -> Focus | None:
-    if plain is None:
-        return None
-    with refused("focus"):
-        return Focus(**plain)
-
-
-def _load_replicates(tensors: Mapping[str, Tensor]) -> Draws | None:
-    own: dict[str, Any] = unprefixed("replicates", tensors)
-    return Draws(**own) if own else None
 
 
 def _pack_result(
