@@ -25,18 +25,11 @@ from sbi_colt.sampling.at_xs import draw_posterior_samples
 OPTIONS = {"--all": flag("time every kind of posterior too")}
 # Samplers that take one x at a time are timed on few xs, and their times scaled up.
 _FEW_XS = {
-    "nle, vectorised slice": 10,
-    "nle, slice": 1,
-    "nre, vectorised slice": 10,
-    "nle, iid trials": 1,
+    **dict.fromkeys(("nle, slice", "nle, iid trials", "nle, vi"), 1),
     "nle, rejection": 2,
-    "nle, importance": 10,
-    "nle, vi": 1,
-    "npse, sde": 10,
-    "npse, ode": 10,
-    "fmpe, ode": 10,
-    "fmpe, sde": 10,
-    "mnle": 10,
+    **dict.fromkeys(("nle, vectorised slice", "nre, vectorised slice"), 10),
+    **dict.fromkeys(("npse, sde", "npse, ode", "fmpe, ode", "fmpe, sde"), 10),
+    **dict.fromkeys(("nle, importance", "mnle"), 10),
 }
 _QUIET = {"seed": 0, "show_progress_bar": False}
 
