@@ -190,7 +190,7 @@ def draw_for_each(
         spent[name] = replace(
             own_cost,
             seconds={"sampling": sum(own_cost.seconds.values())},
-            num_simulations=for_pairs + own_cost.num_simulations,
+            num_spent=for_pairs + own_cost.num_spent,
         )
     shared = torch.stack([own.mask for own in draws.values()]).all(dim=0)
     have_data = all(own.predictive is not None for own in draws.values())

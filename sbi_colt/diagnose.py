@@ -190,7 +190,7 @@ def _check_x_o(
     return (result, near), replace(
         spent,
         seconds={**spent.seconds, "observation": time.perf_counter() - start},
-        num_simulations=spent.num_simulations + source.num_spent - before,
+        num_spent=spent.num_spent + source.num_spent - before,
     )
 
 
@@ -255,7 +255,7 @@ def _report(
             len(draws),
             draws.num_posterior_samples,
             {**spent.seconds, **seconds},
-            spent.num_simulations,
+            spent.num_spent,
         ),
         seed=settings.seed,
         x_shape=tuple(draws.xs.shape[1:]),

@@ -210,7 +210,7 @@ class Spent:
 
     Args:
         seconds: Seconds by step.
-        num_simulations: Simulations, trial calls and failures included.
+        num_spent: Simulations, trial calls and failures included.
         left_out: Why there is a simulator but no data side; see `DiagnosticReport`.
         failed_share: Share of the θ' at which the simulator fails, if the data side
             was left out after that was seen.
@@ -219,21 +219,21 @@ class Spent:
     """
 
     seconds: dict[str, float]
-    num_simulations: int
+    num_spent: int
     left_out: str = ""
     failed_share: float | None = None
     widening: float = 0.0
 
 
 class Clock:
-    """Seconds by step: each step ends where it is added."""
+    """Seconds by step: `add` ends a step, and the next one begins."""
 
     def __init__(self):
         self.seconds: dict[str, float] = {}
         self.start = time.perf_counter()
 
     def add(self, step: str) -> None:
-        """End a step."""
+        """Keep the seconds since the last call under the name of a step."""
         now = time.perf_counter()
         self.seconds[step] = now - self.start
         self.start = now
