@@ -114,11 +114,8 @@ def compare(
     _check_posteriors(posteriors)
     has_data_side = simulator is not None and num_replicates != 0
     runs = check_options(methods, level, has_data_side=has_data_side)
+    _check_sides(runs)
     device = checked_device(device)
-    if not {"colt", "predictive"} & set(runs):
-        raise ValueError(
-            f"methods: expected 'colt' or 'predictive' among them, got {methods!r}."
-        )
     draws, spent = draw_for_each(
         posteriors,
         PairSource(prior, simulator, thetas, xs, num_simulations),
@@ -235,6 +232,14 @@ def _regions(result: CoLTResult, pairs: list[int]) -> Regions:
         [probe.mass_q for probe in result.probes],
         [probe.sign for probe in result.probes],
     )
+
+
+def _check_sides(methods: Mapping[str, Any]) -> None:
+    if not {"colt", "predictive"} & set(methods):
+        raise ValueError(
+            "methods: expected 'colt' or 'predictive' among them, got "
+            f"{', '.join(methods)}."
+        )
 
 
 def _check_posteriors(posteriors: Any) -> None:
