@@ -53,8 +53,9 @@ _LEFT_OUT = {
 }
 SIDES = {"colt": "parameters", "predictive": "data"}
 _MASS = {"colt": "posterior mass", "predictive": "predictive mass"}
-# What the data side must certify to say that the posterior discards information.
+# What must be certified to say that the posterior discards information.
 _MUCH = 0.1
+_LEARNED = "likelihood"  # the probe of parameters that shows the same
 _USE_X = (
     "make the posterior use x: check that x reaches the network, use a larger or other "
     "embedding net or more summary statistics, train a larger network for longer and "
@@ -245,15 +246,26 @@ def _only_data(report: DiagnosticReport) -> bool:
 def _discards_information(report: DiagnosticReport) -> bool:
     """Return whether the posterior does not use information in x.
 
-    Its draws do not explain their x, by a certified distance. Either parameters show
-    much less than that, less than half; or each parameter is calibrated, as SBC sees
-    it, and what is wrong with it depends on x.
+    Its draws do not explain their x, by a certified distance of the data side or of the
+    learned likelihood. Either the other probes of parameters show much less than that,
+    less than half; or each parameter is calibrated, as SBC sees it, and what is wrong
+    with it depends on x.
     """
-    sides, bounds = report.sides, report.bounds
-    if len(sides) < 2 or bounds["predictive"] < _MUCH:
+    colt = report.sides.get("colt")
+    if colt is None:
         return False
-    parameters, data = (sides[name].distance_excess for name in ("colt", "predictive"))
-    if bounds["predictive"] >= bounds["colt"] + _MUCH and data >= 2 * parameters:
+    learned = [probe for probe in colt.probes if probe.name == _LEARNED]
+    others = [probe for probe in colt.probes if probe.name != _LEARNED]
+    chance = colt.chance_distance
+    unexplained = [(p.distance_lower, p.distance - chance) for p in learned]
+    if (data := report.sides.get("predictive")) is not None:
+        unexplained.append((report.bounds["predictive"], data.distance_excess))
+    bound, excess = max(unexplained, default=(0.0, 0.0))
+    if bound < _MUCH:
+        return False
+    certified = max((p.distance_lower for p in others), default=0.0)
+    seen = max((p.distance for p in others), default=0.0) - chance
+    if bound >= certified + _MUCH and excess >= 2 * seen:
         return True
     sbc = report.results.get("sbc")
     is_calibrated = sbc is not None and sbc.p_value > report.level

@@ -100,15 +100,19 @@ def _shifted(xs, num):
 
 
 @pytest.mark.parametrize(("posterior", "said"), [(_ignores_second, 1), (_shifted, 0)])
-def test_discarded_information_is_told_from_a_shift(posterior, said):
-    """Both are wrong by far on both sides; only one is calibrated."""
+@pytest.mark.parametrize("methods", [("colt", "predictive", "sbc"), ("colt", "sbc")])
+def test_discarded_information_is_told_from_a_shift(posterior, said, methods):
+    """Both are wrong by far on both sides; only one is calibrated.
+
+    Without the data side the learned likelihood shows it.
+    """
     report = diagnose(
         posterior,
         MultivariateNormal(torch.zeros(2), torch.eye(2)),
         lambda thetas: thetas + 0.2 * torch.randn_like(thetas),
         num_simulations=400,
         num_posterior_samples=100,
-        methods=("colt", "predictive", "sbc"),
+        methods=methods,
         config=CoLTConfig(settings={"ball": {"max_epochs": 5}}),
         seed=0,
         show_progress_bar=False,
