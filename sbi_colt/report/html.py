@@ -30,15 +30,7 @@ if TYPE_CHECKING:
     from sbi_colt.report.comparison import ComparisonReport
     from sbi_colt.report.diagnostic import DiagnosticReport
 
-__all__ = [
-    "comparison_body",
-    "comparison_page",
-    "embed_figure",
-    "make_page",
-    "make_table",
-    "report_body",
-    "report_page",
-]
+__all__ = ["comparison_body", "comparison_page", "report_body", "report_page"]
 
 _STYLE = f"""
 :root {{ color-scheme: light dark; }}
@@ -71,10 +63,10 @@ def report_page(report: DiagnosticReport) -> str:
     for description, plot in panels(report):
         figure = Figure(figsize=(5, 4.2), layout="constrained")
         plot(figure.add_subplot())
-        image = embed_figure(figure, description)
+        image = _embedded(figure, description)
         text = escape(caption(description))
         figures.append(f"<figure>{image}<figcaption>{text}</figcaption></figure>")
-    return make_page(
+    return _page(
         "Posterior diagnostics",
         headline(report),
         report.rejected,
@@ -91,13 +83,13 @@ def report_body(report: DiagnosticReport) -> str:
 def comparison_page(comparison: ComparisonReport) -> str:
     """Return the page of a comparison."""
     reports = comparison.reports.values()
-    return make_page(
+    return _page(
         "Posteriors compared",
         comparison_headline(comparison),
         all(report.rejected for report in reports),
         [
             _comparison_content(comparison),
-            embed_figure(comparison.plot(), "distances with intervals"),
+            _embedded(comparison.plot(), "distances with intervals"),
         ],
         f"sbi_colt; seed {next(iter(reports)).seed}",
     )
@@ -110,16 +102,13 @@ def comparison_body(comparison: ComparisonReport) -> str:
 
 
 def _report_content(report: DiagnosticReport) -> str:
-    table = make_table(HEADER, report_rows(report))
-    return f'<div class="scroll">{table}</div>{_paragraphs(report_sentences(report))}'
+    table = _table(HEADER, report_rows(report))
+    return table + _paragraphs(report_sentences(report))
 
 
 def _comparison_content(comparison: ComparisonReport) -> str:
-    tables = "".join(
-        f'<div class="scroll">{make_table(header, rows)}</div>'
-        for header, *rows in comparison_tables(comparison)
-    )
-    return tables + _paragraphs(comparison_notes(comparison))
+    tables = (_table(header, rows) for header, *rows in comparison_tables(comparison))
+    return "".join(tables) + _paragraphs(comparison_notes(comparison))
 
 
 def _verdict(text: str) -> str:
@@ -130,22 +119,16 @@ def _paragraphs(sentences: Iterable[str]) -> str:
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
-def make_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table; cells are escaped.
-
-    Example:
-        >>> make_table(["a"], [["<b>"]])
-        '<table><tr><th>a</th></tr><tr><td>&lt;b&gt;</td></tr></table>'
-    """
-    lines = ["<tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in header) + "</tr>"]
-    lines += [
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in rows
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table that can be scrolled; cells are escaped."""
+    lines = [
+        "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
+        for tag, row in [("th", header), *(("td", row) for row in rows)]
     ]
-    return f"<table>{''.join(lines)}</table>"
+    return f'<div class="scroll"><table>{"".join(lines)}</table></div>'
 
 
-def embed_figure(picture: Figure | Axes, description: str) -> str:
+def _embedded(picture: Figure | Axes, description: str) -> str:
     """Return a figure, or that of an Axes, as an image inside the page."""
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     assert figure is not None
@@ -155,18 +138,10 @@ def embed_figure(picture: Figure | Axes, description: str) -> str:
     return f'<img alt="{escape(description)}" src="data:image/png;base64,{data}">'
 
 
-def make_page(
+def _page(
     title: str, verdict: str, rejected: bool, parts: Sequence[str], footer: str
 ) -> str:
-    """Return a whole page.
-
-    Args:
-        title: Title, escaped here.
-        verdict: The verdict in one sentence, escaped here.
-        rejected: Whether it is a rejection.
-        parts: Pieces of HTML, already escaped.
-        footer: Last line, escaped here.
-    """
+    """Return a whole page; the parts are HTML, the other texts are escaped here."""
     colour = "verdict rejected" if rejected else "verdict"
     return f"""<!doctype html>
 <html lang="en">
