@@ -3,6 +3,6 @@
 ``diagnostic`` and ``comparison`` hold the numbers of a report. ``text`` (with
 ``finding_text`` and ``comparison_text``) has every sentence, ``figures`` (with
 ``clouds``, ``replicate_figures`` and ``pictures``) every picture, ``html`` the page,
-and ``storage`` writes and reads files. ``plausibility_text``, ``observation_figures``
-and ``observation_storage`` are about one observation x_o.
+and ``storage`` writes and reads files. ``plausibility_text`` and
+``observation_figures`` are about one observation x_o.
 """

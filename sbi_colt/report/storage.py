@@ -19,11 +19,11 @@ from sbi_colt.probes.coordinates import Scales
 from sbi_colt.probes.networks import x_features
 from sbi_colt.probes.training import History
 from sbi_colt.randomness import generator_from, isolated_rng
-from sbi_colt.report.observation_storage import load_observation, pack_observation
 from sbi_colt.results.colt_result import CoLTResult, ProbeResult
 from sbi_colt.results.finding import Finding
 from sbi_colt.results.focus import Focus
 from sbi_colt.results.local import Evidence
+from sbi_colt.results.plausibility_result import PlausibilityResult, StandingOut
 from sbi_colt.results.test_result import TestResult
 from sbi_colt.stats.ranks import RankTable
 
@@ -48,20 +48,17 @@ _NUMBERS = (
 )
 _TEST_FIELDS = ("name", "p_value", "statistic", "details")
 _DRAWS = ("thetas", "xs", "samples")
+_OBSERVATION = ("x_o", "references", "replicates")
+_PLAIN = ("level", "names", "seed", "x_shape", "left_out", "failed_share")
 
 
 def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
     """Write a report to a file."""
     header = {
         "format": _FORMAT,
-        "level": report.level,
+        **{name: getattr(report, name) for name in _PLAIN},
         "findings": [vars(finding) for finding in report.findings],
-        "names": list(report.names),
         "cost": {**vars(report.cost), "seconds": dict(report.cost.seconds)},
-        "seed": report.seed,
-        "x_shape": list(report.x_shape),
-        "left_out": report.left_out,
-        "failed_share": report.failed_share,
         "focus": report.focus and vars(report.focus),
         "nearness": report.nearness,
         "observation": None,
@@ -69,7 +66,7 @@ def save_report(report: DiagnosticReport, path: str | os.PathLike) -> None:
     }
     tensors: dict[str, Tensor] = {}
     if report.observation is not None:
-        header["observation"], own = pack_observation(report.observation)
+        header["observation"], own = _pack_observation(report.observation)
         tensors |= prefixed("observation", own)
     for name, result in report.results.items():
         header["results"][name], own = _pack_result(result)
@@ -110,23 +107,48 @@ def load_report(
     with refused("focus"):
         focus = Focus(**header["focus"]) if header.get("focus") else None
     replicates: dict[str, Any] = unprefixed("replicates", tensors)
+    observation = None
+    if header.get("observation") is not None:
+        with refused("observation"):
+            own = unprefixed("observation", tensors)
+            observation = _unpack_observation(header["observation"], own)
     return {
+        **{name: header[name] for name in _PLAIN},
         "results": results,
-        "level": header["level"],
         "findings": tuple(findings),
         "names": tuple(header["names"]),
         "cost": header["cost"],
-        "seed": header["seed"],
         "x_shape": tuple(header["x_shape"]),
         "replicates": Draws(**replicates) if replicates else None,
-        "left_out": header["left_out"],
-        "failed_share": header["failed_share"],
         "focus": focus,
         "nearness": header.get("nearness"),
-        "observation": load_observation(
-            header.get("observation"), unprefixed("observation", tensors)
-        ),
+        "observation": observation,
     }
+
+
+def _pack_observation(
+    result: PlausibilityResult,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the test of one observation as a JSON-ready header and tensors."""
+    header = dict(vars(result))
+    tensors = {name: header.pop(name) for name in _OBSERVATION}
+    for name, values in header.pop("score_values").items():
+        tensors[f"score {name}"] = values
+    header["standing_out"] = [vars(one) for one in result.standing_out]
+    return header, {name: own for name, own in tensors.items() if own is not None}
+
+
+def _unpack_observation(
+    header: dict[str, Any], tensors: Mapping[str, Tensor]
+) -> PlausibilityResult:
+    own: dict[str, Any] = {name: tensors.get(name) for name in _OBSERVATION}
+    own["standing_out"] = tuple(StandingOut(**one) for one in header["standing_out"])
+    own["score_values"] = {
+        name.removeprefix("score "): values
+        for name, values in tensors.items()
+        if name.startswith("score ")
+    }
+    return PlausibilityResult(**{**header, **own})
 
 
 def _pack_result(
