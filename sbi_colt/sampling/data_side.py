@@ -25,14 +25,15 @@ from sbi_colt.sampling.simulator import Simulator
 __all__ = ["add_data_side", "draw_for_data_side"]
 
 
-def _check_drawn(
-    num_drawn: int, total: int, fewest: int, failed_share: float | None = None
-) -> None:
-    """Raise if too few bags of the data side would test the posterior."""
-    if num_drawn < fewest:
+def _check_drawn(num_drawn: int, total: int, failed_share: float | None = None) -> None:
+    """Raise if too few bags of the data side would test the posterior.
+
+    The test is exact with any number, but fewer say nothing.
+    """
+    if num_drawn < FEWEST:
         raise TooFewBags(
             f"posterior: only {num_drawn} of {total} bags on the data side have a draw "
-            f"of the posterior and its replicates; at least {fewest} are needed. Use "
+            f"of the posterior and its replicates; at least {FEWEST} are needed. Use "
             "more pairs (num_simulations, num_replicated_pairs), more posterior draws "
             "per x, or more time.",
             failed_share,
@@ -45,27 +46,22 @@ def _replicated(
     thetas: Tensor,
     how: ReplicateOptions,
     drawn: Tensor,
-    fewest: int,
 ) -> Draws:
     """Return the data side, if enough of its bags test the posterior."""
     total = len(drawn)
-    _check_drawn(int(drawn.sum()), total, fewest)  # before the simulations
+    _check_drawn(int(drawn.sum()), total)  # before the simulations
     data = replicate(simulator, xs, thetas, how, drawn)
-    _check_drawn(data.num_drawn, total, fewest, float((~data.mask).double().mean()))
+    _check_drawn(data.num_drawn, total, float((~data.mask).double().mean()))
     return data
 
 
-def add_data_side(
-    draws: Draws, source: PairSource, how: ReplicateOptions, fewest: int = FEWEST
-) -> Draws:
+def add_data_side(draws: Draws, source: PairSource, how: ReplicateOptions) -> Draws:
     """Return draws with a data side: replicates at members of their bags.
 
     Args:
         draws: The parameter side.
         source: All pairs that were handed in or simulated, and the simulator.
         how: How many replicates, and how.
-        fewest: So many bags must have a draw of the posterior. The test is exact with
-            any number, but fewer say nothing.
 
     Raises:
         TooFewBags: Too few bags would test the posterior.
@@ -79,9 +75,7 @@ def add_data_side(
     primes, drawn = draws_of_posterior(draws, places, thetas[here], how.seed)
     primes = primes.to(thetas.dtype)  # the simulator gets θ' in the precision of θ*
     xs = xs[here].to(primes.device)
-    return draws.with_predictive(
-        _replicated(source.simulator, xs, primes, how, drawn, fewest)
-    )
+    return draws.with_predictive(_replicated(source.simulator, xs, primes, how, drawn))
 
 
 def draw_for_data_side(
@@ -97,7 +91,7 @@ def draw_for_data_side(
     """
     pairs = Draws(source.thetas, source.xs, cast(Tensor, None)).to(device)
     chosen = choose_pairs(len(pairs), how).to(device)
-    _check_drawn(len(chosen), len(chosen), FEWEST)
+    _check_drawn(len(chosen), len(chosen))
     result = sample_posterior(
         posterior,
         pairs.xs[chosen],
@@ -114,4 +108,4 @@ def draw_for_data_side(
         complete, result.samples[0].to(pairs.thetas), pairs.thetas[chosen]
     )
     bags = (pairs.xs[chosen], of_posterior, how, result.mask)
-    return pairs.with_predictive(_replicated(source.simulator, *bags, FEWEST))
+    return pairs.with_predictive(_replicated(source.simulator, *bags))
