@@ -29,7 +29,7 @@ from torch.distributions import Bernoulli, MultivariateNormal, Normal
 
 from sbi_colt.randomness import generator_from, isolated_rng
 
-__all__ = ["ZOO", "Exhibit", "closed_form", "exhibit", "prior", "simulate"]
+__all__ = ["ZOO", "Exhibit", "exhibit", "prior", "simulate"]
 
 _MIXING = torch.tensor([[1.0, 0.5], [0.0, 1.0]])
 _NOISE = 0.5
@@ -45,18 +45,6 @@ def simulate(num: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     thetas = torch.randn(num, 2, generator=generator)
     noise = _NOISE * torch.randn(num, 2, generator=generator)
     return thetas, thetas @ _MIXING.T + noise
-
-
-def closed_form(xs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the posterior's means ``(n, 2)`` and covariance ``(2, 2)``.
-
-    For xs with shape ``(n, trials, 2)`` it is the posterior given all iid trials.
-    """
-    trials = 1 if xs.ndim == 2 else xs.shape[1]
-    total = xs if xs.ndim == 2 else xs.sum(dim=1)
-    precision = torch.eye(2) + trials * _MIXING.T @ _MIXING / _NOISE**2
-    covariance = torch.linalg.inv(precision)
-    return total @ _MIXING @ covariance / _NOISE**2, covariance
 
 
 def _observe(num: int, generator: torch.Generator) -> Tensor:
