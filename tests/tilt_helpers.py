@@ -13,8 +13,14 @@ from sbi_colt.tilt.x_terms import make_x_terms
 def evidence_of(truths, xs, samples, generator, log_weights=None):
     """Features of truths (N, d) among draws (S, N, d)."""
     bags = choose_members(truths, samples, generator, log_weights=log_weights)
-    terms = make_x_terms(xs).values
-    return Evidence(make_features(bags), terms, bags.truth, bags.log_weights)
+    terms = make_x_terms(xs)
+    return Evidence(
+        make_features(bags),
+        terms.values,
+        terms.num_single,
+        bags.truth,
+        bags.log_weights,
+    )
 
 
 def named_in(truths, xs, samples, generator, num_redraws=199, log_weights=None):

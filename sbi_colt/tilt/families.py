@@ -54,6 +54,8 @@ _DEGREES = (3, 4, 5, 6)
 _FEW_MEMBERS = 30  # with fewer members of a bag there are no fine shapes
 _FAR_OUT = 5.0  # standard deviations at which the powers of t end
 _RADIAL_DEGREES = (1, 2, 3)
+# Families with few features, for which products of two features of x are not too many.
+_WITH_PRODUCTS = ("shift",)
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,13 @@ class Family:
         name: Such as ``"width"`` or ``"width with x"``.
         columns: Which features of a member.
         with_x: Whether they are multiplied by the terms of x.
+        with_products: Whether these terms include products of two features of x.
     """
 
     name: str
     columns: tuple[int, ...]
     with_x: bool = False
+    with_products: bool = False
 
     @property
     def base(self) -> str:
@@ -143,7 +147,7 @@ def make_features(
             # Fine shapes that change with x would be too many.
             kept = tuple(c for c in columns if group.degrees[c - start] <= 4)
             name = group.name + WITH_X
-            families[name] = Family(name, kept, True)
+            families[name] = Family(name, kept, True, group.name in _WITH_PRODUCTS)
         start += len(columns)
     values = torch.cat([group.values.float() for group in groups], dim=2)
     return Features(
@@ -184,12 +188,15 @@ def _correlation(bags: Bags) -> _Group:
 
 
 def _scaling(bags: Bags) -> _Group:
-    """t_j (R⁻¹t)_j, which a tilt needs to change the width of one of several
-    correlated parameters, beside t_j²."""
+    """t_j (R⁻¹t)_j: the derivative of a Gaussian's log density by its j-th width.
+
+    A tilt needs it to change the widths of correlated parameters; t_j² alone would
+    change their correlations too.
+    """
     solved = torch.linalg.solve(bags.shrunk, bags.standardised.transpose(1, 2))
     values = bags.standardised * solved.transpose(1, 2)
     each = [(j,) for j in range(bags.dim)]
-    return _Group(SUPPORT, values, each, [2] * bags.dim, False)
+    return _Group(SUPPORT, values, each, [2] * bags.dim)
 
 
 def _shape(bags: Bags) -> _Group:

@@ -50,7 +50,9 @@ def find_errors(
     if bags.size <= LEAST_DRAWS:
         return ()
     features, terms = make_features(bags), make_x_terms(x_features)
-    evidence = Evidence(features, terms.values, bags.truth, bags.log_weights)
+    evidence = Evidence(
+        features, terms.values, terms.num_single, bags.truth, bags.log_weights
+    )
     _, named = name_families(evidence, level, _NUM_REDRAWS, generator)
     if not named:
         return ()
@@ -139,7 +141,7 @@ class _Describing:
         for column, score in zip(family.columns, scores.tolist(), strict=True):
             who = self.evidence.features.parameters[column]
             worst[who] = max(worst.get(who, 0.0), score)
-        count = scores.numel() * (self.terms.values.shape[1] if family.with_x else 1)
+        count = scores.numel() * self.evidence.terms_of(family).shape[1]
         normal = torch.distributions.Normal(0.0, 1.0)
         least = float(normal.icdf(torch.tensor(1 - self.level / 2 / max(1, count))))
         order = sorted(worst, key=lambda who: -worst[who])
@@ -151,10 +153,9 @@ class _Describing:
         family = named.family
         feature, where, errors, num_choices = None, "", self.errors, 1
         if family.with_x:
-            feature, where, rows = self._where(family, who)
-            errors = errors.at(rows)
+            feature, where, errors = self._where(family, who)
             # The feature and its third are those with the largest error.
-            num_choices = len(_THIRDS) * len(set(self.terms.places))
+            num_choices = len(_THIRDS) * len(set(sum(self.terms.places, ())))
         size = measure(errors, family.base, who, num_choices)
         return Finding(
             family.name,
@@ -172,17 +173,17 @@ class _Describing:
             named.gain.error,
         )
 
-    def _where(self, family: Family, who: tuple[int, ...]) -> tuple[int, str, Tensor]:
-        """Return the feature of x, its third with the largest error, and its pairs."""
+    def _where(self, family: Family, who: tuple[int, ...]) -> tuple[int, str, Errors]:
+        """Return the feature of x, its third with the largest error, and its errors."""
         scores = feature_z_scores(self.evidence, self._only(family, who))  # (p, T)
-        place = self.terms.places[int(scores.abs().amax(dim=0).argmax())]
-        thirds = self.x_features[:, place].argsort().tensor_split(3)
-        scores = [
-            abs(measure(self.errors.at(rows), family.base, who).z_score)
-            for rows in thirds
-        ]
-        worst = max(range(3), key=scores.__getitem__)
-        return place, _THIRDS[worst], thirds[worst]
+        places = self.terms.places[int(scores.abs().amax(dim=0).argmax())]
+        found = []
+        for place in places:
+            thirds = self.errors.thirds(self.x_features[:, place])
+            for third, errors in zip(_THIRDS, thirds, strict=True):
+                size = measure(errors, family.base, who)
+                found.append((abs(size.z_score), place, third, errors))
+        return max(found, key=lambda one: one[0])[1:]
 
     def _gain_of(self, found: Sequence[Finding]) -> Gain:
         """Return the gain of correcting several findings together."""

@@ -14,14 +14,14 @@ log(K + 1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from sbi_colt.tilt.families import Family
+from sbi_colt.tilt.families import SUPPORT, Family
 from sbi_colt.tilt.score_test import Evidence
 
 __all__ = ["Gain", "Tilt", "fit_logit", "fit_tilt", "held_out_gain"]
@@ -32,6 +32,8 @@ _MAX_STEPS = 12
 # Features of one tilt; of more, those with the largest scores are kept.
 _MAX_FEATURES = 40
 _MAX_FEATURES_WITH_X = 12
+# See `_corner`.
+_NUM_CORNER_TERMS, _CORNER_EDGES, _LEAST_IN_CORNER = 4, (1 / 3, 1 / 2, 2 / 3), 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,21 +76,21 @@ def fit_logit(
         start: Where Newton's method starts.
     """
     num_pairs, _, count = values.shape
-    chosen = values[torch.arange(num_pairs), truth].sum(dim=0)  # (Q,)
-    beta = values.new_zeros(count) if start is None else start
+    chosen = values[torch.arange(num_pairs), truth].double().sum(dim=0)  # (Q,)
+    beta = chosen.new_zeros(count) if start is None else start
 
     def loss(beta: Tensor) -> Tensor:
-        total = (log_weights + values @ beta).logsumexp(dim=1).sum()
+        total = (log_weights + _scores_of(values, beta)).logsumexp(dim=1).sum()
         return total - chosen @ beta + penalty / 2 * beta.square().sum()
 
     current = loss(beta)
     for _ in range(_MAX_STEPS):
-        shares = (log_weights + values @ beta).softmax(dim=1)
+        shares = (log_weights + _scores_of(values, beta)).softmax(dim=1).to(values)
         mean = torch.einsum("nm,nmq->nq", shares, values)
         rooted = (shares.sqrt().unsqueeze(2) * values).reshape(-1, count)
-        hessian = rooted.T @ rooted - mean.T @ mean
+        hessian = (rooted.T @ rooted - mean.T @ mean).double()
         hessian.diagonal().add_(penalty)
-        gradient = chosen - mean.sum(dim=0) - penalty * beta
+        gradient = chosen - mean.double().sum(dim=0) - penalty * beta
         step = torch.linalg.solve(hessian, gradient)
         decrease = float(gradient @ step)
         if decrease < 1e-2:  # nats, of all pairs together
@@ -110,13 +112,44 @@ def held_out_gain(
 ) -> Gain:
     """Return the gain by cross-fitting: each pair's from a fit to other pairs.
 
-    The penalty is the one with the largest gain.
+    The penalty is the one with the largest gain. For wrong widths of several
+    parameters, the better of two tilts counts, one with t_j² and one with t_j (R⁻¹t)_j.
+    The first changes the correlations with the widths, and the second does not as long
+    as the widths are nearly right.
 
     Args:
         evidence: Features, truths and weights.
         families: The families whose features the tilt has.
         penalties: Penalties, the strongest first.
     """
+    tilts = [list(families), _with_scaling(evidence.features.families, families)]
+    gains = [
+        _cross_fitted(evidence, tilt, penalties)
+        for number, tilt in enumerate(tilts)
+        if number == 0 or tilt != tilts[0]
+    ]
+    return max(gains, key=lambda gain: gain.mean)
+
+
+def _with_scaling(
+    known: Mapping[str, Family], families: Sequence[Family]
+) -> list[Family]:
+    """Return families with t_j (R⁻¹t)_j in the place of t_j², where there are any."""
+    changed = []
+    for family in families:
+        other = known.get(family.name.replace("width", SUPPORT))
+        if family.base == "width" and other is not None:
+            place = known[family.name].columns.index
+            columns = tuple(other.columns[place(c)] for c in family.columns)
+            family = replace(other, columns=columns)
+        changed.append(family)
+    return changed
+
+
+def _cross_fitted(
+    evidence: Evidence, families: Sequence[Family], penalties: Sequence[float]
+) -> Gain:
+    """Return the gain of one tilt, for the best of the penalties."""
     num_pairs = evidence.features.num_pairs
     log_weights = known_weights(evidence)
     gains = torch.zeros(len(penalties), num_pairs, dtype=torch.float64)
@@ -131,7 +164,7 @@ def held_out_gain(
                 own, evidence.truth[train], log_weights[train], penalty, beta
             )
             gains[index, rest] = _gains(
-                others @ beta, evidence.truth[rest], log_weights[rest]
+                _scores_of(others, beta), evidence.truth[rest], log_weights[rest]
             )
     best = int(gains.mean(dim=1).argmax())
     return Gain.of(gains[best], penalties[best])
@@ -150,7 +183,12 @@ def fit_tilt(evidence: Evidence, families: Sequence[Family], penalty: float) -> 
     log_weights = known_weights(evidence)
     # Weaker than is best for prediction: what the penalty leaves looks like an error.
     beta = fit_logit(values, evidence.truth, log_weights, penalty / 10)
-    return Tilt(values @ beta)
+    return Tilt(_scores_of(values, beta))
+
+
+def _scores_of(values: Tensor, beta: Tensor) -> Tensor:
+    """Return β · φ of the members, with shape ``(N, M)``, in double precision."""
+    return (values @ beta.to(values)).double()
 
 
 def family_values(
@@ -164,7 +202,7 @@ def family_values(
         train: The pairs whose scores count, with shape ``(n,)``.
 
     Returns:
-        Features with shape ``(N, M, Q)``, Q at most 32, in double precision.
+        Features with shape ``(N, M, Q)``, Q at most 40, in single precision.
     """
     features = evidence.features.values
     chosen = features[train, evidence.truth[train]]  # (n, P), less a mean of zero
@@ -173,7 +211,8 @@ def family_values(
         terms = evidence.terms_of(family)  # (N, T)
         own = chosen[:, list(family.columns)].T  # (p, n)
         if family.with_x:
-            terms = torch.cat([terms, _products(own @ terms[train], terms)], dim=1)
+            single = terms[:, : evidence.num_single]
+            terms = torch.cat([terms, _corner(own, single, train)], dim=1)
         sizes.append((own @ terms[train]).abs().flatten())
         count = terms.shape[1]
         columns += [column for column in family.columns for _ in range(count)]
@@ -187,21 +226,37 @@ def family_values(
     kept = torch.cat([order[~with_x[order]][: _MAX_FEATURES - len(few)], few])
     index = torch.tensor(columns)[kept]
     factor = torch.cat(factors, dim=1)[:, kept]  # (N, Q)
-    return (features[..., index] * factor.unsqueeze(1)).double()
+    return features[..., index] * factor.unsqueeze(1).float()
 
 
-def _products(scores: Tensor, terms: Tensor) -> Tensor:
-    """Return products of the three terms with the largest scores, ``(N, 3)``.
+def _corner(own: Tensor, terms: Tensor, train: Tensor) -> Tensor:
+    """Return whether x is in the part of x where a family is most wrong, ``(N, 1)``.
 
-    An error in a corner of x needs them.
+    A part is where one or two terms are above or below a quantile. Of the terms, those
+    with the largest scores come into question. It is chosen by the training pairs, so
+    that the gain on the other pairs does not know of the choice.
+
+    Args:
+        own: The family's features of the truths of the training pairs, ``(p, n)``.
+        terms: Terms of one feature of x each, with shape ``(N, T)``.
+        train: The training pairs, with shape ``(n,)``.
     """
-    top = scores.abs().amax(dim=0).argsort(descending=True)[:3].tolist()
-    pairs = list(combinations(top, 2))
-    if not pairs:
-        return terms[:, :0]
-    values = torch.stack([terms[:, a] * terms[:, b] for a, b in pairs], dim=1)
-    values = values - values.mean(dim=0)
-    return values / values.square().mean(dim=0).clamp_min(1e-12).sqrt()
+    scores = (own @ terms[train]).abs().amax(dim=0)
+    top = terms[:, scores.argsort(descending=True)[:_NUM_CORNER_TERMS]]
+    edges = top.quantile(torch.tensor(_CORNER_EDGES), dim=0)  # (edges, t)
+    above = (top.unsqueeze(2) > edges.T).float()  # (N, t, edges)
+    sides = torch.cat([above, 1 - above], dim=2)  # (N, t, sides)
+    both = [
+        (sides[:, a].unsqueeze(2) * sides[:, b].unsqueeze(1)).flatten(1)
+        for a, b in combinations(range(top.shape[1]), 2)
+    ]
+    parts = torch.cat([sides.flatten(1), *both], dim=1)  # (N, parts)
+    inside = parts[train].sum(dim=0)
+    scores = (own @ parts[train]).abs().amax(dim=0) / inside.clamp_min(1).sqrt()
+    scores = torch.where(inside < _LEAST_IN_CORNER, 0, scores)
+    best = parts[:, int(scores.argmax())].unsqueeze(1)
+    best = best - best.mean()
+    return best / best.square().mean().clamp_min(1e-12).sqrt()
 
 
 def known_weights(evidence: Evidence) -> Tensor:

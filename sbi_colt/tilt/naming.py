@@ -3,7 +3,8 @@
 1. Every family is tested alone, and Westfall and Young's adjustment is made over all.
    Under q = p anything is named with a probability of at most the level.
 2. Of the significant ones, the family with the largest gain is named: the true
-   error's family explains most. A shift that gains nearly as much comes first.
+   error's family explains most. A shift that gains nearly as much comes first. If
+   correcting it would gain nothing on pairs that did not fit it, nothing is named.
 3. A family "with x" has its own family's features too. It is named in the place of
    its own family if it is significant given that family.
 4. A further family is named if it is significant alone and given all that is named, by
@@ -27,7 +28,7 @@ __all__ = ["NamedFamily", "name_families"]
 
 _MAX_NAMED = 4
 _NUM_REDRAWS_GIVEN = 299
-_ROUGH, _WORTH = 100.0, 0.5  # a penalty, and the share of the largest gain with it
+_ROUGH, _WORTH = (100.0, 5.0), 0.5  # penalties, and the share of the largest gain
 # Share of the largest gain from which a family explains nearly as much as the best.
 _NEARLY = 0.75
 # Share of truths far from all draws between which a region is missing; if more are,
@@ -78,7 +79,7 @@ def name_families(
     families = [
         family
         for family in evidence.features.families.values()
-        if family.name != SUPPORT and (not family.with_x or evidence.terms.shape[1])
+        if family.base != SUPPORT and (not family.with_x or evidence.terms.shape[1])
     ]
     p_values, _ = family_p_values(evidence, families, num_redraws, generator)
     adjusted = adjusted_p_values(p_values).tolist()
@@ -113,6 +114,8 @@ class _Naming:
             base = self._explaining(left, named)
             name, p_value = self._with_or_without_x(base, left, named)
             gain = self._further_gain(name, named) if named else self._gain(name)
+            if not named and gain.mean <= 0:
+                return []
             if named and not self._is_clear(gain, named[0].gain):
                 refused.add(base)
                 left = self._without(left, refused)
@@ -146,9 +149,9 @@ class _Naming:
         return self.gains[name]
 
     def _rough_gain(self, name: str) -> float:
-        """Return the gain for one penalty: who comes into question at all."""
+        """Return the gain for two penalties: who comes into question at all."""
         if name not in self.rough:
-            gain = held_out_gain(self.evidence, self._own(name), (_ROUGH,))
+            gain = held_out_gain(self.evidence, self._own(name), _ROUGH)
             self.rough[name] = gain.mean
         return self.rough[name]
 

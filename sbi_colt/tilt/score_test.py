@@ -14,6 +14,7 @@ the score is then the efficient one, less what the fitted features explain of it
 A family has two statistics, S'(I + λ)⁻¹S for errors in many features and the largest
 S²/I for errors in one; the smaller of their two p-values counts. Both, and the smallest
 over families (Westfall and Young 1993), are compared with those of the re-drawn truths.
+Features times products of two features of x take part in the second statistic only.
 """
 
 from __future__ import annotations
@@ -42,31 +43,40 @@ class Evidence:
     Args:
         features: Features of all members.
         terms: Terms of x with shape ``(N, T)``, standardised.
+        num_single: How many terms, the first ones, are about one feature of x; the rest
+            are products of two.
         truth: Which member is the truth, with shape ``(N,)``.
         log_weights: Logarithms of weights, with shape ``(N, M)``, or `None`.
     """
 
     features: Features
     terms: Tensor
+    num_single: int
     truth: Tensor
     log_weights: Tensor | None = None
 
     def tilted(self, scores: Tensor) -> Evidence:
         """Return the same with weights w exp ŝ, for ŝ with shape ``(N, M)``."""
         known = 0.0 if self.log_weights is None else self.log_weights
-        return Evidence(self.features, self.terms, self.truth, known + scores)
+        return replace(self, log_weights=known + scores)
 
     def at(self, index: Tensor) -> Evidence:
         """Return the same for some of the pairs."""
         known = None if self.log_weights is None else self.log_weights[index]
-        return Evidence(
-            self.features.at(index), self.terms[index], self.truth[index], known
+        return replace(
+            self,
+            features=self.features.at(index),
+            terms=self.terms[index],
+            truth=self.truth[index],
+            log_weights=known,
         )
 
     def terms_of(self, family: Family) -> Tensor:
         """Return what the family's features are multiplied by, ``(N, T)`` or ones."""
-        if family.with_x:
+        if family.with_products:
             return self.terms.float()
+        if family.with_x:
+            return self.terms[:, : self.num_single].float()
         return torch.ones(len(self.terms), 1)
 
 
@@ -90,16 +100,18 @@ def family_p_values(
         generator: CPU generator.
         given: Families of which the weights' exponent was fitted.
     """
+    given = [replace(family, with_products=False) for family in given]
     evidence, families, given = _only_needed(evidence, families, given)
     weights = normalised(evidence.log_weights, evidence.features.values.shape[:2])
-    scores = _scores(evidence, weights, num_redraws, generator)
+    wide = sorted({c for f in families if f.with_products for c in f.columns})
+    scores = _scores(evidence, weights, wide, num_redraws, generator)
     centred = _recentred(evidence.features.values, weights.float())
     spread = _Spread(centred, weights.float(), evidence)
-    known = torch.cat([_of(scores, family) for family in given], 1) if given else None
+    known = torch.cat([scores.of(family) for family in given], 1) if given else None
     inverse = _inverse(spread.inner(given)) if given else None
     p_values, excess = [], []
     for family in families:
-        own = _of(scores, family)
+        own = scores.of(family)
         variance = spread.variance(family)
         if known is not None and inverse is not None:
             cross = spread.cross(family, given)  # (p, k)
@@ -109,12 +121,16 @@ def family_p_values(
             variance = torch.maximum(variance - explained, 0.05 * variance)
         scale = variance.clamp_min(1e-6 * len(weights)).rsqrt()
         own = own * scale
-        if own.shape[1] <= _MANY_FEATURES and known is None:
-            inner = spread.inner([family]) * scale * scale.unsqueeze(1)
+        few = replace(family, with_products=False)
+        # Products are too many to be tested together.
+        count = len(few.columns) * evidence.terms_of(few).shape[1]
+        if count <= _MANY_FEATURES and known is None:
+            inner = spread.inner([few]) * scale[:count] * scale[:count].unsqueeze(1)
             inner.diagonal().add_(_RIDGE)
-            joint = (own * torch.linalg.solve(inner, own.T).T).sum(dim=1)
+            single = own[:, :count]
+            joint = (single * torch.linalg.solve(inner, single.T).T).sum(dim=1)
         else:
-            joint = own.square().sum(dim=1)
+            joint = own[:, :count].square().sum(dim=1)
         largest = own.square().amax(dim=1)
         both = torch.stack([_upper(joint), _upper(largest)]).amin(dim=0)
         p_values.append(_upper(-both))
@@ -135,9 +151,13 @@ def _only_needed(
     def moved(family: Family) -> Family:
         return replace(family, columns=tuple(place[c] for c in family.columns))
 
-    has_x = any(family.with_x for family in (*families, *given))
-    terms = evidence.terms if has_x else evidence.terms[:, :0]
-    needed = replace(evidence, features=features, terms=terms)
+    num_single = evidence.num_single
+    if not any(family.with_x for family in (*families, *given)):
+        num_single = 0
+    terms = evidence.terms
+    if not any(family.with_products for family in families):
+        terms = terms[:, :num_single]
+    needed = replace(evidence, features=features, terms=terms, num_single=num_single)
     return needed, [moved(f) for f in families], [moved(f) for f in given]
 
 
@@ -176,16 +196,43 @@ def adjusted_p_values(p_values: Tensor) -> Tensor:
     return adjusted
 
 
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Scores of features times terms of x, observed first and then re-drawn."""
+
+    single: Tensor  # (1 + B, P, 1 + T), with a constant and terms of one feature of x
+    products: Tensor  # (1 + B, P', T'), of some features with products
+    columns: list[int]  # which features these are
+
+    def of(self, family: Family) -> Tensor:
+        """Return the scores of a family, ``(1 + B, p)``, those with products last."""
+        own = self.single[:, list(family.columns)]
+        own = own[..., 1:] if family.with_x else own[..., :1]
+        own = own.flatten(start_dim=1)
+        if not family.with_products:
+            return own
+        places = [self.columns.index(column) for column in family.columns]
+        return torch.cat([own, self.products[:, places].flatten(start_dim=1)], dim=1)
+
+
 def _scores(
-    evidence: Evidence, weights: Tensor, num_redraws: int, generator: torch.Generator
-) -> Tensor:
-    """Return scores of all features with all terms, ``(1 + B, P, 1 + T)``."""
-    features = evidence.features
+    evidence: Evidence,
+    weights: Tensor,
+    wide: list[int],
+    num_redraws: int,
+    generator: torch.Generator,
+) -> _Scores:
+    """Return scores of all features, and those of the wide ones with products."""
+    features, num_single = evidence.features, evidence.num_single
     mean = torch.einsum("nm,nmp->pn", weights.float(), features.values)  # (P, N)
-    terms = torch.cat([torch.ones(len(weights), 1), evidence.terms.float()], dim=1)
+    terms = evidence.terms.float()
+    single = torch.cat([torch.ones(len(weights), 1), terms[:, :num_single]], dim=1)
+    products = terms[:, num_single:]
 
     def score(taken: Tensor) -> Tensor:
-        return (taken - mean) @ terms
+        centred = taken - mean
+        parts = [centred @ single, centred[..., wide, :] @ products]
+        return torch.cat([part.flatten(start_dim=-2) for part in parts], dim=-1)
 
     redrawn = redraw_statistics(
         features,
@@ -195,14 +242,16 @@ def _scores(
         None if evidence.log_weights is None else weights,
     )
     observed = score(features.take(evidence.truth.unsqueeze(0)))
-    return torch.cat([observed, redrawn])
-
-
-def _of(scores: Tensor, family: Family) -> Tensor:
-    """Return the scores of a family, with shape ``(1 + B, p)``."""
-    own = scores[:, list(family.columns)]
-    own = own[..., 1:] if family.with_x else own[..., :1]
-    return own.flatten(start_dim=1)
+    scores = torch.cat([observed, redrawn])
+    shape = (len(features), single.shape[1])
+    count = shape[0] * shape[1]
+    return _Scores(
+        scores[:, :count].unflatten(1, shape),
+        scores[:, count:].unflatten(1, (len(wide), products.shape[1]))
+        if wide
+        else scores[:, :0].unsqueeze(2),
+        wide,
+    )
 
 
 class _Spread:
@@ -215,21 +264,36 @@ class _Spread:
         """Return the variance of each score of a family, with shape ``(p,)``."""
         own = self.centred[..., list(family.columns)]
         within = torch.einsum("nm,nmp->np", self.weights, own.square())
-        return (within.T @ self.evidence.terms_of(family).square()).flatten()
+        return torch.cat(
+            [(within.T @ terms.square()).flatten() for terms in self._terms(family)]
+        )
 
     def cross(self, family: Family, given: Sequence[Family]) -> Tensor:
         """Return covariances of a family's scores with those of given ones."""
-        return torch.cat([self._covariance(family, other) for other in given], dim=1)
+        rows = [
+            torch.cat([self._covariance(family, terms, other) for other in given], 1)
+            for terms in self._terms(family)
+        ]
+        return torch.cat(rows)
 
     def inner(self, given: Sequence[Family]) -> Tensor:
         """Return the covariances of the scores of given families."""
         return torch.cat([self.cross(family, given) for family in given])
 
-    def _covariance(self, first: Family, second: Family) -> Tensor:
+    def _terms(self, family: Family) -> list[Tensor]:
+        """Return the terms of a family in the order of `_Scores.of`."""
+        terms = self.evidence.terms_of(family)
+        if not family.with_products:
+            return [terms]
+        single = self.evidence.num_single
+        return [terms[:, :single], terms[:, single:]]
+
+    def _covariance(self, first: Family, x: Tensor, second: Family) -> Tensor:
+        """Return covariances of a family's scores with terms x and another's."""
         a = self.centred[..., list(first.columns)]
         b = self.centred[..., list(second.columns)]
         within = (self.weights.unsqueeze(2) * a).transpose(1, 2) @ b  # (N, p, q)
-        x, y = self.evidence.terms_of(first), self.evidence.terms_of(second)
+        y = self.evidence.terms_of(second)
         products = (x.unsqueeze(2) * y.unsqueeze(1)).flatten(1)  # (N, s t)
         whole = within.flatten(1).T @ products  # (p q, s t)
         shape = (a.shape[2], b.shape[2], x.shape[1], y.shape[1])

@@ -3,10 +3,16 @@ r"""How large an error is: moments of the truths' errors, with intervals.
 The error of a truth is :math:`t_j = (θ^*_j - m_j) / s_j`, with the mean and standard
 deviation of the draws at its x (the truth left out, or a truth far out would hide
 itself). Sizes are means over pairs, so their 95% intervals follow from the central
-limit theorem; shares have Wilson's (1927) intervals. They do not use the tilt, whose
-penalty draws its coefficients towards zero. A size describes the posterior whether or
-not something is named. A size that is chosen among several because it is large, as that
-"where x is high" is, has an interval that holds for all of them together (Bonferroni).
+limit theorem; shares have exact ones (Clopper and Pearson 1934). They do not use the
+tilt, whose penalty draws its coefficients towards zero. A size describes the posterior
+whether or not something is named. A size that is chosen among several because it is
+large has an interval that holds for all of them together (Bonferroni): among the
+parameters, and among the parts of x, such as those where x is high.
+
+The size "where x is high" is that of the upper third of all xs, and the pairs only tell
+about where this third begins. With y the pairs' contributions to a size, μ their mean
+in the third and m their mean at its edge, the variance of the size of n pairs is not
+σ² / n but (σ² + 2 (μ − m)² / 3) / n, and (σ² + 2 (μ − m)²) / n for the middle third.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from scipy.stats import norm
+from scipy.stats import beta, norm
 from torch import Tensor
 
 from sbi_colt.tilt.bags import Bags
@@ -45,6 +51,7 @@ class Size:
         pattern: What a wrong shape is: ``"skew"``, ``"modes"`` or ``"tails"``.
         own_units: A shift in the parameter's own units.
         expected: The size of a correct posterior.
+        quantile: Standard errors in half of the interval.
     """
 
     value: float
@@ -55,17 +62,15 @@ class Size:
     pattern: str = ""
     own_units: float = math.nan
     expected: float = 0.0
+    quantile: float = float(norm.isf(_MISSED / 2))
 
     @property
     def z_score(self) -> float:
-        """Standard errors between a size and that of a correct posterior.
-
-        Of a size that was not chosen among several.
-        """
+        """Standard errors between a size and that of a correct posterior."""
         error, spread = self.value - self.expected, self.high - self.low
         if self.unit == "ratio":
             error, spread = math.log(self.value), math.log(self.high / self.low)
-        return 2 * float(norm.isf(_MISSED / 2)) * error / max(spread, 1e-300)
+        return 2 * self.quantile * error / max(spread, 1e-300)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +86,9 @@ class Errors:
         radii: Ranks of the truths' distances from the mean, with shape ``(N,)``.
         is_alone: Whether the truth is far from all draws, with shape ``(N,)``.
         num_draws: The effective number of draws, with shape ``(N,)``.
+        num_edges: How many ends of a third of x these pairs have within x: 0 for all
+            pairs, 1 for an outer third, 2 for the middle one. The pairs of a third are
+            in the order of that feature of x.
     """
 
     errors: Tensor
@@ -91,6 +99,7 @@ class Errors:
     radii: Tensor
     is_alone: Tensor
     num_draws: Tensor
+    num_edges: int = 0
 
     @classmethod
     def of(cls, bags: Bags) -> Errors:
@@ -130,9 +139,23 @@ class Errors:
             size.flatten(),
         )
 
-    def at(self, index: Tensor) -> Errors:
-        """Return the errors of some of the pairs."""
-        return Errors(*(getattr(self, name)[index] for name in self.__annotations__))
+    def thirds(self, feature: Tensor) -> list[Errors]:
+        """Return the errors where a feature of x is low, medium and high.
+
+        Args:
+            feature: A feature of x of all pairs, with shape ``(N,)``.
+        """
+        made = []
+        for rows, num_edges in zip(
+            feature.argsort().tensor_split(3), (1, 2, 1), strict=True
+        ):
+            own = {
+                name: value[rows]
+                for name, value in vars(self).items()
+                if isinstance(value, Tensor)
+            }
+            made.append(Errors(**own, num_edges=num_edges))
+        return made
 
 
 def measure(
@@ -144,11 +167,13 @@ def measure(
         errors: Errors of the truths of all pairs, or of those with some xs.
         base: Name of the family, without x.
         parameters: The parameters it is about; all of them for an empty sequence.
-        num_choices: The number of sizes that this one was chosen from; the intervals of
-            all of them hold together with 95% confidence.
+        num_choices: The number of parts of x that this one was chosen from. The
+            intervals of all of them and of all parameters hold together with 95%
+            confidence.
     """
-    chosen = list(parameters) or list(range(errors.errors.shape[1]))
-    z = float(norm.isf(_MISSED / 2 / num_choices))
+    dim = errors.errors.shape[1]
+    chosen = list(parameters) or list(range(dim))
+    z = float(norm.isf(_MISSED / 2 / (num_choices * _num_statements(base, dim))))
     if base == "shift":
         return _shift(errors, chosen, z)
     if base == "width":
@@ -156,22 +181,32 @@ def measure(
     if base == "correlation":
         return _correlation(errors, chosen[0], chosen[1], z)
     if base == "shape":
-        return _shape(errors.ranks[:, chosen[0]], z)
+        return _shape(errors, chosen[0], z)
     if base == "missing":
-        share = float(errors.is_alone.double().mean())
-        return _share(share, len(errors.is_alone), 0.0, -1, z)
-    return _radial(errors.radii, z)
+        return _share(errors, errors.is_alone, 0.0, -1, z)
+    return _radial(errors, z)
+
+
+def _num_statements(base: str, dim: int) -> int:
+    """Return how many statements about parameters there are to choose from."""
+    if base in ("shift", "width"):  # of one of them, or of all
+        return dim + (dim > 1)
+    if base == "correlation":
+        return dim * (dim - 1) // 2
+    if base == "shape":  # skew, or the share in the centre
+        return 2 * dim
+    return 1
 
 
 def _shift(errors: Errors, chosen: list[int], z: float) -> Size:
     # Hedges' (1981) correction: standard deviations of few draws are too small.
     correction = (1 - 0.75 / errors.num_draws).unsqueeze(1)
     values = -(correction * errors.errors[:, chosen]).mean(dim=1)
-    mean, error = float(values.mean()), _standard_error(values)
+    mean, error = float(values.mean()), _standard_error(values, errors.num_edges)
     own = float(errors.own_units[:, chosen].mean())
     unit = "standard deviations"
     low, high = mean - z * error, mean + z * error
-    return Size(mean, low, high, unit, _sign(mean), own_units=own)
+    return Size(mean, low, high, unit, _sign(mean), own_units=own, quantile=z)
 
 
 def _width(errors: Errors, chosen: list[int], z: float) -> Size:
@@ -184,9 +219,10 @@ def _width(errors: Errors, chosen: list[int], z: float) -> Size:
     reference, size = reference - noise, (size - noise).clamp_min(1e-300)
     logs = (reference / size).log() / 2  # (p,)
     value = float(logs.mean())
-    error = _standard_error((squares / size).mean(dim=1) / 2)
+    error = _standard_error((squares / size).mean(dim=1) / 2, errors.num_edges)
     low, high = math.exp(value - z * error), math.exp(value + z * error)
-    return Size(math.exp(value), low, high, "ratio", _sign(value), expected=1.0)
+    sign = _sign(value)
+    return Size(math.exp(value), low, high, "ratio", sign, expected=1.0, quantile=z)
 
 
 def _correlation(errors: Errors, first: int, second: int, z: float) -> Size:
@@ -198,45 +234,60 @@ def _correlation(errors: Errors, first: int, second: int, z: float) -> Size:
     scale = (pair.square().mean(dim=0) - noise).clamp_min(1e-300).sqrt()
     a, b = (pair / scale).T
     right = float((a * b).mean() - noise * known / scale.prod())
-    error = _standard_error(a * b - right * (a.square() + b.square()) / 2)
+    changes = a * b - right * (a.square() + b.square()) / 2
+    error = _standard_error(changes, errors.num_edges)
     value = known - right
     low, high = value - z * error, value + z * error
-    return Size(value, low, high, "correlation", _sign(value))
+    return Size(value, low, high, "correlation", _sign(value), quantile=z)
 
 
-def _shape(ranks: Tensor, z: float) -> Size:
+def _shape(errors: Errors, parameter: int, z: float) -> Size:
     """Return the share of truths in the central third, or below the median.
 
     Which one it is depends on whether the ranks' even or odd polynomials are larger.
     """
+    ranks = errors.ranks[:, parameter]
     y = 2 * ranks - 1
     odd = [5 * y**3 - 3 * y, y]
     even = [35 * y**4 - 30 * y**2 + 3, 3 * y**2 - 1]
     if max(_z(v) for v in odd) > max(_z(v) for v in even):
-        below = float((ranks < 0.5).double().mean())
-        return _share(below, len(ranks), 0.5, _sign(below - 0.5), z, "skew")
+        is_below = ranks < 0.5
+        sign = _sign(float(is_below.double().mean()) - 0.5)
+        return _share(errors, is_below, 0.5, sign, z, "skew")
     low, high = _CENTRE
-    centre = float(((ranks > low) & (ranks < high)).double().mean())
-    sign = _sign(high - low - centre)  # few truths in the centre: q's tails are heavy
-    pattern = "modes" if centre <= _MODES else "tails"
-    return _share(centre, len(ranks), high - low, sign, z, pattern)
+    is_central = (ranks > low) & (ranks < high)
+    share = float(is_central.double().mean())
+    sign = _sign(high - low - share)  # few truths in the centre: q's tails are heavy
+    pattern = "modes" if share <= _MODES else "tails"
+    return _share(errors, is_central, high - low, sign, z, pattern)
 
 
-def _radial(radii: Tensor, z: float) -> Size:
+def _radial(errors: Errors, z: float) -> Size:
     """Return the share of truths in the central half of q."""
-    centre = float((radii < 0.5).double().mean())
-    return _share(centre, len(radii), 0.5, _sign(0.5 - centre), z, "tails")
+    is_central = errors.radii < 0.5
+    sign = _sign(0.5 - float(is_central.double().mean()))
+    return _share(errors, is_central, 0.5, sign, z, "tails")
 
 
 def _share(
-    share: float, count: int, expected: float, sign: int, z: float, pattern: str = ""
+    errors: Errors,
+    inside: Tensor,
+    expected: float,
+    sign: int,
+    z: float,
+    pattern: str = "",
 ) -> Size:
-    """Return a share with Wilson's (1927) interval."""
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    half = (share * (1 - share) / count + z**2 / (4 * count**2)) ** 0.5
-    half *= z / (1 + z**2 / count)
-    low, high = middle - half, middle + half
-    return Size(share, low, high, "share", sign, pattern, expected=expected)
+    """Return the share of truths in a region with its exact interval."""
+    values = inside.double()
+    share, count = float(values.mean()), float(len(values))
+    if values.var() > 0:  # as many pairs as would be as uncertain, without edges
+        ratio = _standard_error(values) / _standard_error(values, errors.num_edges)
+        count *= ratio**2
+    missed, hits = float(norm.sf(z)), share * count
+    low = float(beta.ppf(missed, hits, count - hits + 1)) if hits > 0 else 0.0
+    rest = count - hits
+    high = float(beta.isf(missed, hits + 1, rest)) if rest > 0 else 1.0
+    return Size(share, low, high, "share", sign, pattern, expected=expected, quantile=z)
 
 
 def _ranks(truth: Tensor, members: Tensor, weights: Tensor) -> Tensor:
@@ -260,10 +311,16 @@ def _fewer(size: Tensor) -> Tensor:
     return mean_square(size) / mean_square(size - 1)
 
 
-def _standard_error(values: Tensor) -> float:
-    if len(values) < 2:
+def _standard_error(values: Tensor, num_edges: int = 0) -> float:
+    """Return the standard error of a mean, of a third of x if it has edges."""
+    count = len(values)
+    if count < 2:
         return math.inf
-    return float(values.std()) / len(values) ** 0.5
+    place = torch.linspace(-1, 1, count, dtype=values.dtype)
+    # The mean at the edges less that of all, by a straight line.
+    slope = float((place * values).sum() / place.square().sum())
+    more = (0, 2 / 3, 2)[num_edges] * slope**2
+    return ((float(values.var()) + more) / count) ** 0.5
 
 
 def _z(values: Tensor) -> float:

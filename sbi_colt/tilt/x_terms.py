@@ -1,4 +1,4 @@
-"""Terms of x that an error may depend on: ranks of a few features, and their ends."""
+"""Terms of x that an error may depend on: ranks of features, their ends, products."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ class XTerms:
     """Terms of x and where they come from.
 
     Args:
-        values: Terms with shape ``(N, T)``, with mean 0 and variance 1 over the pairs;
-            for each feature its rank, then how far its rank is from the middle.
-        places: The column of the features of x that each term is nearest to.
+        values: Terms with shape ``(N, T)``, with mean 0 and variance 1 over the pairs:
+            for each feature its rank, then how far its rank is from the middle, then
+            the products of two features' ranks.
+        places: The columns of the features of x that each term is nearest to.
+        num_single: How many terms, the first ones, are about one feature.
     """
 
     values: Tensor
-    places: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+    num_single: int
 
 
 def make_x_terms(features: Tensor) -> XTerms:
     """Return terms of features of x.
 
     Ranks, because a few extreme xs would decide a regression on x itself. With the
-    ranks go their distances from the middle, for errors at both ends of x.
+    ranks go their distances from the middle, for errors at both ends of x, and their
+    products, for errors in a corner of x or with a sign that two features decide.
 
     Args:
         features: Features of x with shape ``(N, F)``.
@@ -46,8 +50,12 @@ def make_x_terms(features: Tensor) -> XTerms:
         ranks, columns = _components(ranks, columns)
     ends = _standardised(ranks.abs())
     kept = ends.square().sum(dim=0) > 0  # two values have no middle
-    values = torch.cat([ranks, ends[:, kept]], dim=1)
-    return XTerms(values, (*columns.tolist(), *columns[kept].tolist()))
+    pairs = torch.combinations(torch.arange(len(columns)))  # (pairs, 2)
+    products = _standardised(ranks[:, pairs[:, 0]] * ranks[:, pairs[:, 1]])
+    values = torch.cat([ranks, ends[:, kept], products], dim=1)
+    places = [(place,) for place in (*columns.tolist(), *columns[kept].tolist())]
+    both = [tuple(pair) for pair in columns[pairs].tolist()]
+    return XTerms(values, (*places, *both), len(places))
 
 
 def _components(ranks: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:

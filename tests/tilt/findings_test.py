@@ -93,6 +93,38 @@ def test_an_error_that_changes_with_x_is_named_with_its_feature(generator):
     assert found.pattern == ""
 
 
+@pytest.mark.parametrize("dim", [1, 4])
+def test_a_shift_whose_sign_two_features_decide_is_a_shift_with_x(generator, dim):
+    """At each value of either feature the mean over the other feature is right."""
+    xs, members = noise(generator, dim=dim)
+    xs = torch.cat([xs, torch.randn(400, 1, generator=generator)], dim=1)
+    samples = members[1:].clone()
+    samples[..., 0] += 0.8 * xs[:, 0] * xs[:, -1]
+    found = found_in(members[0], xs, samples, generator)
+    assert (found[0].family, found[0].parameters) == ("shift with x", (0,))
+    assert found[0].feature in (0, dim)
+
+
+def test_a_shift_in_a_corner_of_x_is_no_wrong_width(generator):
+    """For a sixth of the xs the mean is wrong by three standard deviations."""
+    xs, members = noise(generator, num_pairs=1000, dim=4)
+    samples = members[1:].clone()
+    samples[..., 2] += 3 * ((xs[:, 0] > 0.3) & (xs[:, 1] < -0.2))
+    found = found_in(members[0], xs, samples, generator)
+    assert (found[0].family, found[0].parameters) == ("shift with x", (2,))
+
+
+@pytest.mark.parametrize("width", [0.75, 1.3])
+def test_wrong_widths_of_correlated_parameters_are_wrong_widths(generator, width):
+    """Neighbours have correlations of 0.9, which t² alone would change."""
+    xs, members = noise(generator, dim=5)
+    for j in range(1, 5):
+        members[..., j] = 0.9 * members[..., j - 1] + 0.19**0.5 * members[..., j]
+    found = found_in(members[0], xs, width * members[1:], generator)
+    assert [(f.family, f.parameters) for f in found] == [("width", (0, 1, 2, 3, 4))]
+    assert found[0].interval[0] <= width <= found[0].interval[1]
+
+
 @pytest.mark.parametrize("law", ["lognormal", "cauchy"])
 def test_an_error_where_x_is_large_is_found_for_any_law_of_x(generator, law):
     right = 0

@@ -38,7 +38,7 @@ def test_nothing_is_named_beyond_the_level(generator, within_binomial_band, law)
         count = sum(p <= level for p in p_values)
         expected = int(level * runs)
         assert count <= expected or within_binomial_band(count, runs, level)
-    assert named == sum(p <= 0.05 for p in p_values)
+    assert named <= sum(p <= 0.05 for p in p_values)
 
 
 def test_each_family_has_uniform_p_values(generator, within_binomial_band):

@@ -42,6 +42,29 @@ def test_the_gain_of_a_shift_is_its_divergence(generator, shift):
     assert held_out_gain(evidence, families(evidence, "width")).mean < gain.mean / 2
 
 
+def test_the_gain_of_wrong_widths_of_correlated_parameters(generator):
+    """KL of Gaussians that differ by a factor c is d (log c + 1 / (2 c²) − 1/2)."""
+    xs, members = noise(generator, 99, 2000, 4)
+    for j in range(1, 4):
+        members[..., j] = 0.9 * members[..., j - 1] + 0.19**0.5 * members[..., j]
+    evidence = evidence_of(members[0], xs, 1.4 * members[1:], generator)
+    gain = held_out_gain(evidence, families(evidence, "width"))
+    divergence = 4 * (math.log(1.4) + 1 / (2 * 1.4**2) - 0.5)
+    assert gain.mean == pytest.approx(divergence, rel=0.1)
+
+
+def test_the_gain_of_a_shift_in_a_corner_of_x(generator):
+    """KL is δ²/2 in a corner with a share of the xs, and 0 elsewhere."""
+    xs, members = noise(generator, 99, 2000, 3)
+    corner = (xs[:, 0] > 0.43) & (xs[:, 2] > 0.43)  # upper thirds
+    samples = members[1:].clone()
+    samples[..., 1] += 2 * corner
+    evidence = evidence_of(members[0], xs, samples, generator)
+    gain = held_out_gain(evidence, families(evidence, "shift", "shift with x"))
+    divergence = 2 * float(corner.double().mean())
+    assert 0.75 * divergence < gain.mean < 1.1 * divergence
+
+
 def test_the_gain_of_a_correct_posterior_is_none(generator):
     xs, members = noise(generator, 50, 500, 2)
     evidence = evidence_of(members[0], xs, members[1:], generator)

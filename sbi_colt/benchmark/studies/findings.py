@@ -120,11 +120,11 @@ def _covered(task: ErrorTask, draws: Draws) -> str:
         return ""
     size = true_size(task)
     bags = choose_members(draws.thetas, draws.samples, torch.Generator().manual_seed(0))
-    errors = Errors.of(bags)
+    errors, num_choices = Errors.of(bags), 1
     if size.feature is not None:
-        order = draws.xs[:, size.feature].argsort()
-        errors = errors.at(order.tensor_split(3)[2])
-    own = measure(errors, size.base, size.parameters)
+        errors = errors.thirds(draws.xs[:, size.feature])[2]
+        num_choices = 3 * draws.xs.shape[1]  # as many as a report chooses from
+    own = measure(errors, size.base, size.parameters, num_choices)
     return str(int(own.low <= size.value(own.pattern) <= own.high))
 
 
