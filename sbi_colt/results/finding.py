@@ -40,8 +40,8 @@ class Finding:
         sign: +1 where q is too high, too wide, too correlated or has tails too heavy;
             −1 for the opposite.
         size: How large the error is, in ``unit``.
-        interval: 95% interval of the size. For an error that depends on x, it allows
-            for the choice of the feature and of its third.
+        interval: 95% interval of the size. It allows for the choice of the parameters
+            and, for an error that depends on x, of the feature and of its third.
         unit: ``"standard deviations"`` of the posterior (q's mean minus the truth),
             ``"ratio"`` (q's width over the right one), ``"correlation"`` (q's minus the
             right one) or ``"share"`` of true parameters: those below the median (skew),

@@ -4,8 +4,10 @@ There are 26 kinds of error, each in two sizes, with 1, 2, 5 and 10 parameters a
 300 and 1000 pairs, 100 draws per x, and five kinds of correct posteriors. The right
 answers are part of the tasks (`sbi_colt.benchmark.tasks.errors`). The verdict is the
 exact p-value of all families together (Westfall and Young's smallest p-value), because
-CoLT on every problem would take days. Intervals of sizes are those of the true error's
-family and parameter, whether or not it was named. The rules were chosen on other seeds.
+CoLT on every problem would take days. Intervals of sizes are those that a report would
+have for the true error's family and parameter, whether or not it was named. They allow
+for the choice of the parameter and of the part of x. The rules were chosen on other
+seeds.
 """
 
 from __future__ import annotations
