@@ -22,7 +22,7 @@ from sbi_colt.results.plausibility_result import PlausibilityResult
 from sbi_colt.sampling.at_xs import run_seed
 from sbi_colt.sampling.check_observation import check_observation
 from sbi_colt.sampling.draw import Spent, make_draws
-from sbi_colt.sampling.focus import describe_focus
+from sbi_colt.sampling.focus import describe_focus, focused_xs
 from sbi_colt.sampling.pairs import PairSource
 from sbi_colt.tilt.bags import choose_members
 from sbi_colt.tilt.findings import find_errors
@@ -186,7 +186,12 @@ def _check_x_o(
     result = check_observation(
         posterior, source.prior, source.simulator, x_o, seed=seed, **common
     )
-    near = nearness(result.x_o, draws.xs.cpu(), generator_from(seed, "nearness"))
+    assert spent.proposal is not None
+    near = nearness(
+        result.x_o,
+        focused_xs(draws, spent.proposal),
+        generator_from(seed, "nearness"),
+    )
     return (result, near), replace(
         spent,
         seconds={**spent.seconds, "observation": time.perf_counter() - start},
@@ -262,7 +267,7 @@ def _report(
         replicates=draws.predictive if "predictive" in results else None,
         left_out=spent.left_out,
         failed_share=_failed_share(draws, spent),
-        focus=describe_focus(whole, draws, spent.widening),
+        focus=describe_focus(whole, draws, spent.proposal),
         observation=observed and observed[0],
         nearness=observed and observed[1],
     )

@@ -211,6 +211,10 @@ def plausibility(
         scores["predictive"] = _misfit(description, rows, simulated, there)
     ranked = {name: ranked_shares(own, generator) for name, own in scores.items()}
     p_value = ranked_shares(_combined(ranked), generator)[0]
+    own = {name: one for name, one in ranked.items() if name != "predictive"}
+    without = p_value
+    if replicates is not None:
+        without = ranked_shares(_combined(own), generator)[0]
     return PlausibilityResult(
         float(p_value),
         {name: float(own[0]) for name, own in ranked.items()},
@@ -220,6 +224,7 @@ def plausibility(
         num_fitting=len(fitting),
         num_replicates=0 if replicates is None else len(replicates),
         missing_share=missing,
+        p_value_without_posterior=float(without),
         x_o=x_o,
         references=references,
         replicates=shown,

@@ -42,7 +42,8 @@ def p_values(make, dim, num, generator, num_fitting=60, with_replicates=True):
     result = plausibility(
         xs[0], xs[1 : num + 1], xs[num + 1 :], generator, replicates=replicates
     )
-    return {"all": result.p_value, **result.p_values}
+    without = {"without": result.p_value_without_posterior}
+    return {"all": result.p_value, **result.p_values, **without}
 
 
 def check_levels(make, dim, num, within_binomial_band):

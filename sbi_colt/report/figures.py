@@ -31,6 +31,7 @@ from sbi_colt.report.clouds import (
     standardise,
 )
 from sbi_colt.report.colours import BLUE, GREY, ORANGE, PALETTE
+from sbi_colt.report.observation_figures import paint_observation
 from sbi_colt.report.replicate_figures import paint_outside, paint_replicates
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.results.test_result import TestResult
@@ -308,6 +309,9 @@ def panels(report: DiagnosticReport) -> list[tuple[str, Callable[[Axes], Axes]]]
     """Return the panels of a report: what each shows, and a function that plots it."""
     names = [figure_text(name) for name in report.names]
     found: list[tuple[str, Callable[[Axes], Axes]]] = []
+    if report.observation is not None:
+        plot = partial(paint_observation, result=report.observation)
+        found.append(("observation", plot))
     data = report.replicates
     if data is not None:
         shape = report.x_shape

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from sbi_colt.report.colours import BLUE, GREY, ORANGE
@@ -15,25 +18,31 @@ __all__ = ["paint_observation"]
 
 _NUM_IMAGES = 6  # with the observation
 _MAX_MARKERS = 30  # numbers with a marker each
+_SIMULATED = "simulations from the prior"
+_REPLICATES = "from posterior draws at x_o"
+_LEGEND: dict[str, Any] = {"fontsize": "x-small", "framealpha": 0.7, "loc": "best"}
 _UNEVEN = 30  # scales that differ by more are shown in standard deviations
 
 
 def paint_observation(ax: Axes, result: PlausibilityResult) -> Axes:
     """Paint x_o among prior simulations; features in which it stands out are marked.
 
-    Vectors and series are lines over bands that hold 50% and 95% of simulated data,
-    and a single number is a line in a histogram. Images stand beside the simulations
-    that are nearest to them.
+    Vectors and series are lines over bands that hold 50% and 95% of simulated data.
+    Two numbers are a point in a cloud, and a single number is a line in a histogram.
+    Images stand beside the simulations that are nearest to them. Data simulated from
+    posterior draws at x_o are blue.
 
     Args:
         ax: Where to plot.
         result: Whether the simulator could have made x_o.
     """
-    ax.set_title("x_o among simulated data")
+    ax.set_title(f"x_o among simulated data (p = {result.p_value:.2g})")
     if is_image(result.x_shape):
         return _paint_images(ax, result)
     if result.x_o.numel() == 1:
         return _paint_number(ax, result)
+    if result.x_o.numel() == 2:
+        return _paint_point(ax, result)
     return _paint_lines(ax, result)
 
 
@@ -45,10 +54,27 @@ def _marked(result: PlausibilityResult) -> list[int]:
 
 def _paint_number(ax: Axes, result: PlausibilityResult) -> Axes:
     values = _rows(result.references)[:, 0]
-    ax.hist(values, bins=30, color=GREY, alpha=0.6, label="simulated data")
+    ax.hist(values, bins=30, color=GREY, alpha=0.6, label=_SIMULATED)
+    if result.replicates is not None:
+        replicates = _rows(result.replicates)[:, 0]
+        marks = {"color": BLUE, "ms": 12, "mew": 1.5, "label": _REPLICATES}
+        ax.plot(replicates, np.zeros_like(replicates), "|", **marks)
     ax.axvline(float(result.x_o), color=ORANGE, lw=2, label="x_o")
     ax.set(xlabel="x", ylabel="simulations")
-    ax.legend(fontsize="small", frameon=False)
+    ax.legend(**_LEGEND)
+    return ax
+
+
+def _paint_point(ax: Axes, result: PlausibilityResult) -> Axes:
+    observed = result.x_o.double().flatten().cpu().numpy()
+    clouds = [(result.references, GREY, 3.0, _SIMULATED)]
+    if result.replicates is not None:
+        clouds.append((result.replicates, BLUE, 4.5, _REPLICATES))
+    for xs, color, size, label in clouds:
+        ax.plot(*_rows(xs).T, "o", color=color, ms=size, mew=0, alpha=0.7, label=label)
+    ax.plot(*observed, "*", color=ORANGE, ms=14, mec="white", label="x_o")
+    ax.set(xlabel="x[0]", ylabel="x[1]")
+    ax.legend(**_LEGEND)
     return ax
 
 
@@ -67,9 +93,13 @@ def _paint_lines(ax: Axes, result: PlausibilityResult) -> Axes:
         label = f"{share:.0%} of simulations"
         ax.fill_between(places, low, high, color=GREY, alpha=alpha, lw=0, label=label)
     if result.replicates is not None:
-        mean = _rows(result.replicates).mean(axis=0)
-        mean = (mean - middle) / scale if is_uneven else mean
-        ax.plot(places, mean, color=BLUE, lw=1, label="from posterior draws, mean")
+        replicates = _rows(result.replicates)
+        if is_uneven:
+            replicates = (replicates - middle) / scale
+        first, *others = ax.plot(places, replicates.T, color=BLUE, lw=0.8, alpha=0.6)
+        first.set_label(_REPLICATES)
+        for line in others:
+            line.set_label(f"_{_REPLICATES}")  # one entry in the legend
     marker = "." if len(places) <= _MAX_MARKERS else None
     ax.plot(places, observed, color=ORANGE, lw=1.4, marker=marker, label="x_o")
     marked = _marked(result)
@@ -77,9 +107,10 @@ def _paint_lines(ax: Axes, result: PlausibilityResult) -> Axes:
         rings = {"mfc": "none", "mec": "black", "ms": 10, "mew": 1.3}
         ax.plot(marked, observed[marked], "o", label="stands out", **rings)
     ax.set_xlabel("feature of x")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.set_ylabel("standard deviations from the median" if is_uneven else "x")
     ax.set_xlim(-0.5, len(places) - 0.5)
-    ax.legend(fontsize="x-small", frameon=False)
+    ax.legend(**_LEGEND)
     return ax
 
 

@@ -38,23 +38,38 @@ def plausibility_sentences(
             f"x_o could have been made by prior and simulator (p = {result.p_value:.2g}"
             f"). {against}"
         )
-        return
-    stands = [describe_standing_out(one, result) for one in result.standing_out]
-    text = f"x_o is unlike what prior and simulator make (p = {result.p_value:.2g})"
-    if stands:
-        yield f"{text}: {'; '.join(stands[:_MAX_FEATURES])}. {against}"
-    else:
+    elif _only_replicates_differ(result, level):
         yield (
-            f"{text}. No single number of x_o stands out; its numbers do not go "
-            f"together as those of simulations do. {against}"
+            "x_o does not stand out among simulations from the prior (p = "
+            f"{result.p_value_without_posterior:.2g} without the posterior). {against}"
         )
-    if result.predictive_p_value is not None and result.predictive_p_value <= level:
+    else:
+        stands = [describe_standing_out(one, result) for one in result.standing_out]
+        text = f"x_o is unlike what prior and simulator make (p = {result.p_value:.2g})"
+        if stands:
+            yield f"{text}: {'; '.join(stands[:_MAX_FEATURES])}. {against}"
+        else:
+            yield (
+                f"{text}. No single number of x_o stands out; its numbers do not go "
+                f"together as those of simulations do. {against}"
+            )
+    predictive = result.predictive_p_value
+    if predictive is not None and predictive <= level:
         yield (
             "Data simulated from posterior draws at x_o do not look like x_o (p = "
-            f"{result.predictive_p_value:.2g}, compared with the same number for "
-            "simulated data)."
+            f"{predictive:.2g}, compared with the same number for simulated data)."
         )
-    yield _WHAT_TO_DO
+
+
+def _only_replicates_differ(result: PlausibilityResult, level: float) -> bool:
+    """Return whether x_o differs from its replicates, but not from simulations.
+
+    Then the posterior may be in the wrong place at x_o, and x_o need not be strange.
+    """
+    predictive = result.predictive_p_value
+    if predictive is None or predictive > level:
+        return False
+    return result.p_value_without_posterior > level
 
 
 def describe_standing_out(one: StandingOut, result: PlausibilityResult) -> str:
@@ -64,7 +79,15 @@ def describe_standing_out(one: StandingOut, result: PlausibilityResult) -> str:
         >>> import torch
         >>> xs = torch.zeros(99, 4)
         >>> result = PlausibilityResult(
-        ...     0.01, {}, None, (), 99, 300, x_o=xs[0], references=xs
+        ...     0.01,
+        ...     {},
+        ...     None,
+        ...     (),
+        ...     99,
+        ...     300,
+        ...     p_value_without_posterior=0.01,
+        ...     x_o=xs[0],
+        ...     references=xs,
         ... )
         >>> far = StandingOut("number", 3, 5.13, 0.0, 0.01, value=9.0, typical=1.5)
         >>> describe_standing_out(far, result)
@@ -101,60 +124,53 @@ class Conclusion:
 
 def conclude(
     focused_p_value: float,
-    plausibility_p_value: float,
-    predictive_p_value: float | None,
+    observation: PlausibilityResult,
     nearness_p_value: float,
     level: float = 0.05,
 ) -> Conclusion:
     """Return which of four things is the case at x_o.
 
-    - x_o is plausible, but focused simulations do not come near it: nothing can be
-      said. The posterior draws from which they were made may be in the wrong place.
+    - x_o is like simulations from the prior, but focused simulations do not come near
+      it: nothing can be said. Either the posterior draws from which they were made are
+      in the wrong place, or no parameters explain x_o.
     - The focused test rejects: the posterior is wrong here.
     - The focused test does not reject, but x_o is implausible, or data from its
       posterior draws are unlike it: the posterior may be right, but no parameters
       explain x_o.
     - Otherwise all is well.
 
-    The p-values count at the level, and the predictive one alone at a fifth of it,
-    because it is part of the plausibility's p-value already.
+    x_o counts as implausible only by scores that do not use the posterior, because a
+    posterior that is in the wrong place at x_o makes the predictive score extreme for
+    any x_o. All p-values count at the level, and the predictive one alone at a fifth of
+    it, because it is part of the plausibility's p-value already.
 
     Args:
         focused_p_value: Of the test of the posterior at observations like x_o. Null:
             q(θ | x) = p(θ | x) there.
-        plausibility_p_value: Null: x_o ~ p(x) (`PlausibilityResult.p_value`).
-        predictive_p_value: The same null (`PlausibilityResult.predictive_p_value`), or
-            `None` if it was not tested.
+        observation: Whether prior and simulator could have made x_o. Null: x_o ~ p(x).
         nearness_p_value: Null: x_o lies among the focused simulations as they do among
             each other (`sbi_colt.plausibility.nearness`).
         level: The level.
-
-    Example:
-        >>> conclude(0.4, 0.3, 0.6, 0.5).kind, conclude(0.001, 0.3, 0.6, 0.5).kind
-        ('well', 'wrong')
-        >>> conclude(0.4, 0.005, 0.005, 0.005).kind, conclude(0.4, 0.3, 0.5, 0.01).kind
-        ('unexplained', 'unreached')
     """
-    predictive = 1.0 if predictive_p_value is None else predictive_p_value
-    for name, value in (
-        ("focused_p_value", focused_p_value),
-        ("plausibility_p_value", plausibility_p_value),
-        ("predictive_p_value", predictive),
-        ("nearness_p_value", nearness_p_value),
-    ):
-        check_share(name, value)
+    check_share("focused_p_value", focused_p_value)
+    check_share("nearness_p_value", nearness_p_value)
+    predictive = observation.predictive_p_value
     is_wrong = focused_p_value <= level
-    is_implausible = plausibility_p_value <= level
-    is_misfit = predictive <= _PREDICTIVE_SHARE * level
+    is_unlike = observation.p_value <= level
+    is_implausible = is_unlike and not _only_replicates_differ(observation, level)
+    is_misfit = predictive is not None and (
+        is_unlike or predictive <= _PREDICTIVE_SHARE * level
+    )
     if nearness_p_value <= level and not is_implausible:
         return Conclusion("unreached", tuple(_unreached(focused_p_value, is_wrong)))
     if is_wrong:
         return Conclusion("wrong", tuple(_wrong(focused_p_value, is_implausible)))
-    if is_implausible or is_misfit:
-        p_value = plausibility_p_value if is_implausible else predictive
-        return Conclusion("unexplained", tuple(_unexplained(p_value, is_implausible)))
+    if is_implausible:
+        return Conclusion("unexplained", tuple(_implausible(observation.p_value)))
+    if is_misfit and predictive is not None:
+        return Conclusion("unexplained", tuple(_misfit(predictive)))
     text = (
-        "At x_o all is well, as far as these tests see: the posterior is not rejected "
+        "As far as these tests see, all is well at x_o: the posterior is not rejected "
         "at observations like x_o, and the simulator could have made x_o."
     )
     return Conclusion("well", (text,))
@@ -163,8 +179,9 @@ def conclude(
 def _unreached(p_value: float, is_wrong: bool) -> Iterator[str]:
     yield (
         "The simulations from posterior draws at x_o do not come near x_o, so nothing "
-        "can be said about the posterior at x_o. Simulations from the prior do come "
-        "near it, so the posterior draws at x_o are likely in the wrong place."
+        "can be said about the posterior at x_o. Compared with simulations from the "
+        "prior, x_o does not stand out. So either the posterior draws at x_o are in "
+        "the wrong place, or no parameters explain x_o in all details."
     )
     if is_wrong:
         yield (
@@ -172,8 +189,9 @@ def _unreached(p_value: float, is_wrong: bool) -> Iterator[str]:
             f"(p = {p_value:.2g}), but they are not like x_o."
         )
     yield (
-        "What to do: widen the proposal, use more simulations, or train another round "
-        "at x_o."
+        "What to do: train with more simulations, or another round at x_o, and repeat "
+        "the report. If the simulations still do not come near x_o, check the "
+        "simulator and its noise model."
     )
 
 
@@ -189,16 +207,22 @@ def _wrong(p_value: float, is_implausible: bool) -> Iterator[str]:
         )
 
 
-def _unexplained(p_value: float, is_implausible: bool) -> Iterator[str]:
-    what = (
-        "x_o is unlike what prior and simulator make"
-        if is_implausible
-        else "data simulated from posterior draws at x_o do not look like x_o"
-    )
+def _implausible(p_value: float) -> Iterator[str]:
     yield (
         "The posterior is not rejected at simulated observations near x_o, but no "
-        f"parameters explain x_o: {what} (p = {p_value:.2g}). Either the simulator is "
-        "misspecified, or the prior is too narrow. The posterior at x_o answers a "
-        "question that the data do not fit."
+        "parameters explain x_o: x_o is unlike what prior and simulator make (p = "
+        f"{p_value:.2g}). Either the simulator is misspecified, or the prior is too "
+        "narrow. The posterior at x_o answers a question that the data do not fit."
+    )
+    yield _WHAT_TO_DO
+
+
+def _misfit(p_value: float) -> Iterator[str]:
+    yield (
+        "The posterior is not rejected at simulated observations near x_o, but the "
+        "parameters that it draws at x_o do not explain x_o: data simulated from them "
+        f"do not look like x_o (p = {p_value:.2g}). Either the simulator is "
+        "misspecified, or the prior is too narrow, or the posterior is wrong at x_o "
+        "in a way that simulations near x_o do not show."
     )
     yield _WHAT_TO_DO

@@ -64,6 +64,11 @@ _USE_X = (
 
 # Captions of the figures, by the beginning of their description.
 _CAPTIONS = {
+    "observation": "Your observation (orange) among simulations from the prior (grey) "
+    "and data that were simulated from posterior draws at x_o (blue). Circles mark "
+    "numbers in which x_o stands out. If prior and simulator could have made x_o, it "
+    "lies among the grey ones; if the posterior explains x_o, it looks like the blue "
+    "ones.",
     "data": "Observations (orange) and the replicates that were simulated from one "
     "posterior draw at each (grey), for the replicated pairs that differ most. If the "
     "posterior is correct, an observation looks like its replicates.",
@@ -174,13 +179,7 @@ def _at_x_o(
     report: DiagnosticReport, observation: PlausibilityResult, nearness: float
 ) -> Iterator[str]:
     """Yield what all tests at x_o say together, then whether x_o is plausible."""
-    conclusion = conclude(
-        report.p_value,
-        observation.p_value,
-        observation.predictive_p_value,
-        nearness,
-        report.level,
-    )
+    conclusion = conclude(report.p_value, observation, nearness, report.level)
     yield "At your observation: " + " ".join(conclusion.sentences)
     yield " ".join(plausibility_sentences(observation, report.level))
 

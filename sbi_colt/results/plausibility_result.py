@@ -69,6 +69,9 @@ class PlausibilityResult:
         num_replicates: Replicates of each x; 0 without a posterior.
         missing_share: Share of the references without replicates, because the
             posterior could not be sampled or its draws could not be simulated.
+        p_value_without_posterior: Exact p-value of the scores that do not use the
+            posterior, together. Same null; a posterior that is wrong at x_o alone
+            cannot make it small.
         x_o: The observation.
         references: The prior simulations, with shape ``(n, …)``.
         replicates: Data simulated from posterior draws at x_o, ``(M, …)``, or `None`.
@@ -83,6 +86,7 @@ class PlausibilityResult:
     num_fitting: int
     num_replicates: int = 0
     missing_share: float = 0.0
+    p_value_without_posterior: float = field(kw_only=True)
     x_o: Tensor = field(repr=False, kw_only=True)
     references: Tensor = field(repr=False, kw_only=True)
     replicates: Tensor | None = field(default=None, repr=False, kw_only=True)
@@ -92,6 +96,7 @@ class PlausibilityResult:
 
     def __post_init__(self):
         check_share("p_value", self.p_value)
+        check_share("p_value_without_posterior", self.p_value_without_posterior)
         for name, p_value in self.p_values.items():
             check_share(f"p_values[{name!r}]", p_value)
         if self.predictive_p_value is not None:

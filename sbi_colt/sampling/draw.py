@@ -20,7 +20,12 @@ from sbi_colt.sampling.at_xs import check_dimension, run_seed, sample_posterior
 from sbi_colt.sampling.data_side import add_data_side, draw_for_data_side
 from sbi_colt.sampling.focus import find_weighing
 from sbi_colt.sampling.pairs import PairSource
-from sbi_colt.sampling.proposal import check_prior, with_log_weights
+from sbi_colt.sampling.proposal import (
+    FocusProposal,
+    WindowProposal,
+    check_prior,
+    with_log_weights,
+)
 from sbi_colt.sampling.replicates import ReplicateOptions, TooFewBags, num_replicated
 from sbi_colt.sampling.sbi_internals import default_observation
 
@@ -146,8 +151,7 @@ def make_draws(
             draws, left_out, failed_share = _with_data_side(draws, source, how)
             clock.add("replicates")
     num_spent = source.num_spent - before
-    widening = 0.0 if focus is None else focus.widening
-    return draws, Spent(clock.seconds, num_spent, left_out, failed_share, widening)
+    return draws, Spent(clock.seconds, num_spent, left_out, failed_share, focus)
 
 
 def _check_focus(posterior: Any, parameter_side: bool, x_o: Any, proposal: Any) -> None:
@@ -214,15 +218,14 @@ class Spent:
         left_out: Why there is a simulator but no data side; see `DiagnosticReport`.
         failed_share: Share of the θ' at which the simulator fails, if the data side
             was left out after that was seen.
-        widening: How much wider than the draws at x_o the proposal of a focused run is;
-            0 for any other run.
+        proposal: The proposal of a focused run; `None` for any other run.
     """
 
     seconds: dict[str, float]
     num_spent: int
     left_out: str = ""
     failed_share: float | None = None
-    widening: float = 0.0
+    proposal: FocusProposal | WindowProposal | None = None
 
 
 class Clock:

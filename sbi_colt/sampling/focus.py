@@ -11,24 +11,27 @@ from torch import Tensor
 
 from sbi_colt.arrays import as_observation
 from sbi_colt.draws import Draws
-from sbi_colt.randomness import derive_seed, generator_from
+from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
 from sbi_colt.results.focus import Focus
 from sbi_colt.sampling.at_xs import sample_posterior
 from sbi_colt.sampling.pairs import find_simulator, processed_prior, simulate_pairs
 from sbi_colt.sampling.proposal import (
     FocusProposal,
+    WindowProposal,
+    make_focus_proposal,
     num_left,
     user_log_weight,
     with_log_weights,
 )
 from sbi_colt.stats.thinning import effective_number
 
-__all__ = ["Weighing", "describe_focus", "find_weighing"]
+__all__ = ["Weighing", "describe_focus", "find_weighing", "focused_xs"]
 
 _NUM_AT_X_O = 1000  # draws at x_o, which make the proposal and enter no bag
 # Widths of the proposal that pilot runs try, in those of the draws at x_o.
 _WIDENINGS = (1.5, 2.5, 4.0, 8.0)
 _NUM_PILOT, _NUM_PILOT_DRAWS = 30, 200
+_LEAST_NEAR = 20  # xs, to tell whether they come near x_o
 _ENOUGH = 0.2  # share of the draws that thinning should leave at most xs
 
 
@@ -42,7 +45,7 @@ class Weighing:
     """
 
     log_weight: Callable[[Tensor], Tensor]
-    proposal: FocusProposal | None = None
+    proposal: FocusProposal | WindowProposal | None = None
 
 
 def find_weighing(
@@ -96,7 +99,7 @@ def _focus(
     seed: int,
     common: dict[str, Any],
     options: dict[str, Any],
-) -> FocusProposal:
+) -> FocusProposal | WindowProposal:
     """Return the narrowest proposal that leaves enough draws, by pilot runs."""
     seed = derive_seed(seed, "focus")
     options = {k: v for k, v in options.items() if not k.startswith("checkpoint")}
@@ -107,10 +110,11 @@ def _focus(
     x_o = as_observation(x_o, xs).unsqueeze(0)
     own = sample_posterior(posterior, x_o, _NUM_AT_X_O, seed=seed, **common, **options)
     samples = own.samples[:, 0]
-    tried: list[tuple[float, FocusProposal]] = []
+    tried: list[tuple[float, FocusProposal | WindowProposal]] = []
     for widening in _WIDENINGS:
-        proposal = FocusProposal(density, samples, widening)
         pilot = derive_seed(seed, "pilot", str(widening))
+        with isolated_rng(generator_from(pilot, "window")):
+            proposal = make_focus_proposal(density, samples, widening)
         thetas, xs = simulate_pairs(proposal, known, _NUM_PILOT, seed=pilot, **common)
         draws = sample_posterior(
             posterior, xs, _NUM_PILOT_DRAWS, seed=pilot, **common, **options
@@ -125,8 +129,28 @@ def _focus(
     return max(tried, key=lambda one: one[0])[1]
 
 
-def describe_focus(whole: Draws, few: Draws, widening: float) -> Focus | None:
-    """Return the numbers of a weighted run: before and after thinning."""
+def focused_xs(draws: Draws, proposal: FocusProposal | WindowProposal) -> Tensor:
+    """Return the xs whose true parameters were simulated near x_o, ``(n, …)``.
+
+    A share of the parameters comes from the whole prior, so that some xs may be near
+    any x_o; these say nothing about whether the posterior draws at x_o are in place.
+    """
+    near = proposal.is_near(draws.thetas)
+    if int(near.sum()) < _LEAST_NEAR:  # the posterior hardly overlaps with the prior
+        near = torch.ones_like(near)
+    return draws.xs[near.to(draws.xs.device)].cpu()
+
+
+def describe_focus(
+    whole: Draws, few: Draws, proposal: FocusProposal | WindowProposal | None
+) -> Focus | None:
+    """Return the numbers of a weighted run: before and after thinning.
+
+    Args:
+        whole: All draws, with weights.
+        few: Those that thinning left.
+        proposal: The proposal near x_o, or `None` for one of the user's own.
+    """
     if whole.log_weights is None:
         return None
     own = whole.log_weights[1:]
@@ -137,5 +161,5 @@ def describe_focus(whole: Draws, few: Draws, widening: float) -> Focus | None:
         num_pairs=len(whole),
         num_pairs_kept=len(few),
         share_outside=float((own == -torch.inf).double().mean()),
-        widening=widening,
+        widening=0.0 if proposal is None else proposal.widening,
     )

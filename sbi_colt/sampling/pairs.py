@@ -18,7 +18,7 @@ from sbi_colt.arrays import as_float_tensor
 from sbi_colt.checks import check_integer, warn_caller
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng, resolve_seed
 from sbi_colt.sampling.parallel import in_parallel
-from sbi_colt.sampling.sbi_internals import process_prior
+from sbi_colt.sampling.sbi_internals import SampledPrior, process_prior
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
 __all__ = [
@@ -126,8 +126,16 @@ class _Given:
 
 
 def processed_prior(prior: Any, seed: int) -> tuple[Any, bool]:
-    """Return the prior as sbi has it, and whether the user's one gives NumPy arrays."""
+    """Return the prior as sbi has it, and whether the user's one gives NumPy arrays.
+
+    A prior without ``log_prob``, which sbi refuses, can be sampled all the same.
+    """
     with isolated_rng(generator_from(seed, "prior")), warnings.catch_warnings():
+        if getattr(prior, "lacks_density", False):
+            return prior, False
+        if hasattr(prior, "sample") and not hasattr(prior, "log_prob"):
+            is_numpy = isinstance(prior.sample((1,)), np.ndarray)
+            return SampledPrior(prior), is_numpy
         warnings.filterwarnings("ignore", "Prior was provided as a sequence")
         prior, _, is_numpy = process_prior(prior)
     return prior, is_numpy

@@ -8,6 +8,11 @@ where g is a Student t density with mean and covariance of draws from q(· | x_o
 by a factor that a few pilot simulations choose. The draws behind g enter no bag, so
 the test is exact whatever q(· | x_o) is: a wrong one only looks at another place. The
 normaliser cancels in every bag.
+
+A mixture needs a prior density that is normalised. Where that is not known, ε = 0, and
+all constants cancel. Where the prior has no density at all, parameters are drawn from
+it and kept with a probability k(θ) ≤ 1 that falls with the distance from the draws at
+x_o, a window: π̃ ∝ π k, and w = k.
 """
 
 from __future__ import annotations
@@ -22,24 +27,44 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from sbi_colt.draws import Draws
-from sbi_colt.sampling.sbi_internals import within_support
+from sbi_colt.sampling.sbi_internals import (
+    SampledPrior,
+    is_normalised,
+    within_support,
+)
 from sbi_colt.stats.thinning import thin
 
-__all__ = ["FocusProposal", "check_prior", "user_log_weight", "with_log_weights"]
+__all__ = [
+    "FocusProposal",
+    "WindowProposal",
+    "check_prior",
+    "make_focus_proposal",
+    "user_log_weight",
+    "with_log_weights",
+]
 
 _SHARE_OF_PRIOR = 0.1  # ε
 _FREEDOM = 5.0  # degrees of freedom of the t density
 _MAX_ROUNDS = 1000  # of proposals, before the support of the prior counts as missed
-_BLOCK = 2**16  # members that are weighted at once
+_BLOCK = 2**16  # members that are weighted at once, and draws of a window at once
+_MAX_WINDOW_ROUNDS = 50  # of draws from a prior without a density
 
 
-class FocusProposal(Distribution):
-    """The mixture of a t density around posterior draws and of the prior.
+def make_focus_proposal(
+    prior: Any, samples: Tensor, widening: float
+) -> FocusProposal | WindowProposal:
+    """Return the proposal near draws from q(· | x_o) that suits the prior."""
+    kind = WindowProposal if isinstance(prior, SampledPrior) else FocusProposal
+    return kind(prior, samples, widening)
+
+
+class _NearDraws(Distribution):
+    """What both proposals share: a centre and a scale from draws at x_o.
 
     Args:
-        prior: The prior, as sbi processed it; with ``sample`` and ``log_prob``.
+        prior: The prior, as sbi processed it.
         samples: Draws from q(· | x_o), with shape ``(S, d)``.
-        widening: How much wider than these draws the t density is.
+        widening: How much wider than these draws the proposal is.
     """
 
     def __init__(self, prior: Any, samples: Tensor, widening: float):
@@ -65,6 +90,44 @@ class FocusProposal(Distribution):
         """All vectors; those outside the prior have the density 0."""
         return constraints.independent(constraints.real, 1)
 
+    def log_weight(self, thetas: Tensor) -> Tensor:
+        """Return log w of parameters ``(n, d)``, up to a constant."""
+        raise NotImplementedError
+
+    def is_near(self, thetas: Tensor) -> Tensor:
+        """Return which parameters are rather from near x_o than from the prior."""
+        raise NotImplementedError
+
+    def log_kernel(self, thetas: Tensor) -> Tensor:
+        """Return the log of the t density over its largest value, ``(n,)``."""
+        centred = (thetas.double().cpu() - self.centre).T
+        points = torch.linalg.solve_triangular(self.factor, centred, upper=False)
+        power = -(_FREEDOM + len(self.centre)) / 2
+        return power * (points.square().sum(dim=0) / _FREEDOM).log1p()
+
+
+class FocusProposal(_NearDraws):
+    """The mixture of a t density around posterior draws and of the prior.
+
+    A prior whose density may not be normalised has no share in the mixture.
+
+    Args:
+        prior: The prior, as sbi processed it; with ``sample`` and ``log_prob``.
+        samples: Draws from q(· | x_o), with shape ``(S, d)``.
+        widening: How much wider than these draws the t density is.
+    """
+
+    def __init__(self, prior: Any, samples: Tensor, widening: float):
+        super().__init__(prior, samples, widening)
+        self.share = _SHARE_OF_PRIOR if is_normalised(prior) else 0.0
+        dim = len(self.centre)
+        self.log_peak = float(  # of the t density
+            math.lgamma((_FREEDOM + dim) / 2)
+            - math.lgamma(_FREEDOM / 2)
+            - dim / 2 * math.log(_FREEDOM * math.pi)
+            - self.factor.diagonal().log().sum()
+        )
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Return parameters in the support of the prior."""
         number = math.prod(sample_shape)
@@ -78,32 +141,96 @@ class FocusProposal(Distribution):
             chi = torch.distributions.Chi2(_FREEDOM).sample((wanted, 1)).double()
             near = self.centre + (noise @ self.factor.T) * (_FREEDOM / chi).sqrt()
             others = torch.as_tensor(self.prior.sample((wanted,))).double().cpu()
-            of_prior = torch.rand(wanted, 1) < _SHARE_OF_PRIOR
+            of_prior = torch.rand(wanted, 1) < self.share
             thetas = torch.where(of_prior, others, near).float()
             found.append(thetas[within_support(self.prior, thetas)])
         thetas = torch.cat(found)[:number]
+        if len(thetas) < number:
+            raise ValueError(
+                "posterior: its draws at x_o lie outside the prior, so that no true "
+                "parameters can be simulated near them. Check that the prior is the "
+                "one that the posterior was trained with."
+            )
         return thetas.reshape(*sample_shape, len(self.centre))
+
+    def log_weight(self, thetas: Tensor) -> Tensor:
+        """Return log w of parameters ``(n, d)``; −∞ outside the prior."""
+        weight = self._log_ratio(thetas)
+        if self.share:
+            inside = weight > -torch.inf
+            floor = torch.full_like(weight, math.log(self.share))
+            near = math.log(1 - self.share) + weight
+            weight = torch.where(inside, near.logaddexp(floor), weight)
+        return weight
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density up to a constant."""
         return self.log_weight(value) + _log_prior(self.prior, value)
 
-    def log_weight(self, thetas: Tensor) -> Tensor:
-        """Return log w of parameters ``(n, d)``; −∞ outside the prior."""
+    def is_near(self, thetas: Tensor) -> Tensor:
+        """Return which parameters are rather from near x_o than from the prior."""
+        if not self.share:
+            return torch.ones(len(thetas), dtype=torch.bool)
+        return self._log_ratio(thetas) > math.log(self.share / (1 - self.share))
+
+    def _log_ratio(self, thetas: Tensor) -> Tensor:
+        """Return log g / π; −∞ outside the prior."""
         log_prior = _log_prior(self.prior, thetas)
-        dim = len(self.centre)
-        centred = (thetas.double().cpu() - self.centre).T
-        points = torch.linalg.solve_triangular(self.factor, centred, upper=False)
-        log_t = (
-            math.lgamma((_FREEDOM + dim) / 2)
-            - math.lgamma(_FREEDOM / 2)
-            - dim / 2 * math.log(_FREEDOM * math.pi)
-            - self.factor.diagonal().log().sum()
-            - (_FREEDOM + dim) / 2 * (points.square().sum(dim=0) / _FREEDOM).log1p()
+        ratio = self.log_peak + self.log_kernel(thetas) - log_prior
+        return torch.where(log_prior > -torch.inf, ratio, -torch.inf)
+
+
+class WindowProposal(_NearDraws):
+    """The prior times a bounded window, for a prior that has no density.
+
+    The window is k = (1 − s) κ + s, κ the t density over its largest value, with s such
+    that a share ε of the parameters comes from the whole prior.
+
+    Args:
+        prior: The prior, with ``sample``.
+        samples: Draws from q(· | x_o), with shape ``(S, d)``.
+        widening: How much wider than these draws the window is.
+    """
+
+    lacks_density = True
+
+    def __init__(self, prior: Any, samples: Tensor, widening: float):
+        super().__init__(prior, samples, widening)
+        kept = float(self.log_kernel(_drawn(prior, _BLOCK)).exp().mean())
+        share = _SHARE_OF_PRIOR
+        self.floor = share * kept / (1 - share + share * kept)  # s
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Return parameters from the prior, kept with the probability k."""
+        number = math.prod(sample_shape)
+        found: list[Tensor] = []
+        for _ in range(_MAX_WINDOW_ROUNDS):
+            thetas = _drawn(self.prior, _BLOCK)
+            keep = torch.rand(_BLOCK, dtype=torch.float64).log()
+            found.append(thetas[keep < self.log_weight(thetas)])
+            if sum(map(len, found)) >= number:
+                thetas = torch.cat(found)[:number]
+                return thetas.reshape(*sample_shape, len(self.centre))
+        raise ValueError(
+            "prior: it has no log_prob, so parameters near the posterior at x_o must "
+            f"be found among draws from the prior, and of {_BLOCK * _MAX_WINDOW_ROUNDS}"
+            f" draws only {sum(map(len, found))} are near; {number} are needed. Hand "
+            "in a prior with log_prob, or use fewer simulations."
         )
-        near = math.log(1 - _SHARE_OF_PRIOR) + log_t - log_prior
-        weight = near.logaddexp(torch.full_like(near, math.log(_SHARE_OF_PRIOR)))
-        return torch.where(log_prior > -torch.inf, weight, -torch.inf)
+
+    def log_weight(self, thetas: Tensor) -> Tensor:
+        """Return log k of parameters ``(n, d)``."""
+        kernel = self.log_kernel(thetas)
+        floor = torch.full_like(kernel, self.floor).log()
+        return (math.log1p(-self.floor) + kernel).logaddexp(floor)
+
+    def is_near(self, thetas: Tensor) -> Tensor:
+        """Return which parameters are rather from near x_o than from the prior."""
+        return self.log_kernel(thetas).exp() * (1 - self.floor) > self.floor
+
+
+def _drawn(prior: Any, number: int) -> Tensor:
+    return torch.as_tensor(prior.sample((number,))).float().cpu()
 
 
 def _log_prior(prior: Any, thetas: Tensor) -> Tensor:
@@ -125,10 +252,10 @@ def user_log_weight(proposal: Any, prior: Any) -> Callable[[Tensor], Tensor]:
         prior: The prior as sbi processed it, or `None`.
     """
     if hasattr(proposal, "log_prob"):
-        if prior is None:
+        if prior is None or isinstance(prior, SampledPrior):
             raise ValueError(
                 "prior: with a proposal that is a distribution the prior is needed "
-                "too, because weights are the ratio of both densities."
+                "too, with log_prob, because weights are the ratio of both densities."
             )
         return lambda thetas: _ratio(proposal, prior, thetas)
     if not callable(proposal):

@@ -27,8 +27,15 @@ from sbi.inference.posteriors.base_posterior import NeuralPosterior
 from sbi.inference.posteriors.filtered_direct_posterior import FilteredDirectPosterior
 from sbi.inference.posteriors.npe_a_posterior import NPE_A_Posterior
 from sbi.utils.sbiutils import within_support
+from sbi.utils.torchutils import BoxUniform
 from sbi.utils.user_input_checks import process_prior
+from sbi.utils.user_input_checks_utils import (
+    MultipleIndependent,
+    OneDimPriorWrapper,
+    PytorchReturnTypeWrapper,
+)
 from torch import Tensor
+from torch.distributions import Distribution, constraints
 
 __all__ = [
     "DirectPosterior",
@@ -39,6 +46,7 @@ __all__ = [
     "NPE_A_Posterior",
     "NeuralPosterior",
     "RejectionPosterior",
+    "SampledPrior",
     "VIPosterior",
     "VectorFieldPosterior",
     "component_weights",
@@ -47,6 +55,7 @@ __all__ = [
     "default_observation",
     "device_of",
     "is_amortized",
+    "is_normalised",
     "is_timeout",
     "is_vectorised",
     "process_prior",
@@ -56,6 +65,52 @@ __all__ = [
     "trained_x_shape",
     "within_support",
 ]
+
+
+class SampledPrior(Distribution):
+    """A prior that can be sampled and has no density, which sbi does not take.
+
+    Args:
+        prior: An object with ``sample`` and without ``log_prob``.
+    """
+
+    lacks_density = True
+
+    def __init__(self, prior: Any):
+        self.prior = prior
+        dim = torch.as_tensor(prior.sample((2,))).reshape(2, -1).shape[1]
+        super().__init__(event_shape=torch.Size([dim]), validate_args=False)
+
+    @property
+    def arg_constraints(self) -> dict[str, Any]:
+        """There are no parameters to check."""
+        return {}
+
+    @property
+    def support(self) -> Any:
+        """All vectors: where the prior has no density is not known."""
+        return constraints.independent(constraints.real, 1)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Return draws of the prior."""
+        drawn = torch.as_tensor(self.prior.sample(tuple(sample_shape))).float()
+        return drawn.reshape(*sample_shape, *self.event_shape)
+
+
+def is_normalised(prior: Any) -> bool:
+    """Return whether the density of a prior is known to integrate to 1.
+
+    Distributions of torch and sbi's box are; a prior of the user's own may not be.
+    """
+    if isinstance(prior, OneDimPriorWrapper | PytorchReturnTypeWrapper):
+        return is_normalised(prior.prior)
+    if isinstance(prior, MultipleIndependent):
+        return all(map(is_normalised, prior.dists))
+    base = getattr(prior, "base_dist", None)  # of independent and transformed ones
+    if base is not None and not is_normalised(base):
+        return False
+    kind = type(prior)
+    return kind is BoxUniform or kind.__module__.startswith("torch.distributions")
 
 
 def samples_like(posterior: Any, kind: type) -> bool:

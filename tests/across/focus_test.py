@@ -55,6 +55,12 @@ def test_an_error_near_x_o_is_found_there_and_the_report_says_where(tmp_path):
     report.save(tmp_path / "report.npz")
     again = DiagnosticReport.load(tmp_path / "report.npz")
     assert again.focus == report.focus
+    first = report.plot().axes[0].get_title()
+    assert first.startswith("x_o among simulated data")
+    assert again.plot().axes[0].get_title() == first
+    again.to_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("<figcaption>Your observation (orange) among") == 1
     assert str(again) == str(report)
 
 
