@@ -99,7 +99,11 @@ def _add_report(commands: Any) -> None:
         "(S, N, d), the posterior draws at each x. For the data side, the file has "
         "thetas_of_posterior (n, d), one more draw at each of the first n xs, which "
         "must not be among samples, and replicates (M, n, ...), M data that were "
-        "simulated from it; samples may then be missing. Exit code 0: the posterior is "
+        "simulated from it; samples may then be missing. If the pairs were not "
+        "simulated from the prior but from a proposal, the file needs log_weights "
+        "(S + 1, N): log proposal minus log prior density of the true parameter (first "
+        "row) and of each draw. Without it a correct posterior is rejected. Exit code "
+        "0: the posterior is "
         "not rejected; 1: it is rejected; 2: an error.",
     )
     report.add_argument("draws", type=Path, help="the .npz file")

@@ -166,6 +166,7 @@ def draw_for_each(
     draws: dict[str, Draws] = {}
     spent: dict[str, Spent] = {}
     vouched = options.pop("checkpoint_name", None)
+    options["of_prior"] = source.thetas is None
     source, options["num_replicated_pairs"] = ready_pairs(
         source,
         num_posterior_samples,

@@ -54,6 +54,25 @@ def test_report_writes_a_page_and_numbers(files, tmp_path):
     assert set(json.loads(numbers.read_text())["methods"]) == {"sbc", "tarp"}
 
 
+def test_report_takes_weights(tmp_path, capsys):
+    """θ ~ N(0, 1), x = θ + noise; pairs come from N(1, 1), with and without weights."""
+    generator = np.random.default_rng(0)
+    thetas = 1 + generator.standard_normal((300, 1))
+    xs = thetas + generator.standard_normal((300, 1))
+    samples = xs / 2 + 0.5**0.5 * generator.standard_normal((400, 300, 1))
+    members = np.concatenate([thetas[None], samples])[..., 0]
+    arrays = {"thetas": thetas, "xs": xs, "samples": samples}
+    np.savez(tmp_path / "naive.npz", **arrays)
+    np.savez(tmp_path / "weighted.npz", log_weights=members - 0.5, **arrays)
+    options = ["--quiet", "--methods", "colt,sbc"]
+    assert main(["report", str(tmp_path / "naive.npz"), *options]) == 1
+    assert main(["report", str(tmp_path / "weighted.npz"), *options]) == 0
+    assert "pairs from your proposal, with weights" in capsys.readouterr().out
+    np.savez(tmp_path / "wrong.npz", log_weights=members[1:], **arrays)
+    assert main(["report", str(tmp_path / "wrong.npz"), *options]) == 2
+    assert "log_weights: expected shape (401, 300)" in capsys.readouterr().err
+
+
 def wrong_file(folder, kind):
     path = folder / f"{kind}.npz"
     if kind == "text":
@@ -87,7 +106,16 @@ def test_wrong_options_get_one_clear_line(options, files, capsys):
     [
         (["--help"], ["demo", "report", "benchmark", "--debug"]),
         (["demo", "--help"], ["--quick", "--out", "shuffled data"]),
-        (["report", "-h"], ["samples (S, N, d)", "--html", "Exit code 0", "--level"]),
+        (
+            ["report", "-h"],
+            [
+                "samples (S, N, d)",
+                "log_weights (S + 1, N)",
+                "--html",
+                "Exit code 0",
+                "--level",
+            ],
+        ),
     ],
 )
 def test_help_names_what_there_is(capsys, arguments, words):

@@ -29,6 +29,7 @@ _COMMANDS = {
     "predictive": "features and probes of the data side, on many simulators",
     "findings": "what is named for posteriors with one known error each",
     "plausibility": "could the simulator have made x_o: level and power beside sbi",
+    "focus": "power at one observation: focused, at and sbi's LC2ST",
     "curvature": "how strongly the curved family is bent",
 }
 

@@ -19,15 +19,15 @@ from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.sampling.at_xs import check_dimension, run_seed, sample_posterior
 from sbi_colt.sampling.data_side import add_data_side, draw_for_data_side
 from sbi_colt.sampling.focus import find_weighing
-from sbi_colt.sampling.pairs import PairSource
+from sbi_colt.sampling.pairs import PairSource, processed_prior
 from sbi_colt.sampling.proposal import (
     FocusProposal,
     WindowProposal,
-    check_prior,
+    warn_if_not_from,
     with_log_weights,
 )
 from sbi_colt.sampling.replicates import ReplicateOptions, TooFewBags, num_replicated
-from sbi_colt.sampling.sbi_internals import default_observation
+from sbi_colt.sampling.sbi_internals import default_observation, prior_of
 
 __all__ = ["Spent", "draw", "draw_at_pairs", "make_draws", "ready_pairs"]
 
@@ -102,6 +102,7 @@ def make_draws(
     parameter_side: bool = True,
     x_o: Any = None,
     proposal: Any = None,
+    of_prior: bool = False,
     **options: Any,
 ) -> tuple[Draws, Spent]:
     """Return draws at pairs that are handed in or simulated, and what they cost.
@@ -109,12 +110,14 @@ def make_draws(
     This is the first half of every front door; the arguments are those of `diagnose`.
     Without a ``parameter_side`` only the data side is made: just the pairs that get
     replicates are simulated, and the posterior is drawn from once at each of them.
+    ``of_prior`` says that the pairs handed in were simulated from the prior.
     """
     device = checked_device(device)  # before the simulations
     bar = show_progress_bar
     common = {"seed": seed, "num_workers": num_workers, "show_progress_bar": bar}
-    check_prior(source.prior)
     _check_focus(posterior, parameter_side, x_o, proposal)
+    if x_o is None and proposal is None and not of_prior:
+        _warn_if_of_proposal(posterior, source, seed)
     how = ReplicateOptions(
         num_replicates,
         num_replicated_pairs,
@@ -170,6 +173,21 @@ def _check_focus(posterior: Any, parameter_side: bool, x_o: Any, proposal: Any) 
             "methods: with x_o or proposal the data side needs the weights of "
             'posterior draws; add "colt", or leave methods out.'
         )
+
+
+def _warn_if_of_proposal(posterior: Any, source: PairSource, seed: int) -> None:
+    """Warn where pairs handed in come from another distribution than the prior.
+
+    The prior is the one handed in, or the one that sbi keeps with its posterior.
+    """
+    if source.thetas is None:
+        return
+    known = prior_of(posterior)
+    if source.prior is not None:
+        known, _ = processed_prior(source.prior, seed)
+    thetas = as_tensor(source.thetas, "thetas")
+    if known is not None and thetas.ndim == 2 and len(thetas):
+        warn_if_not_from(known, thetas, seed)
 
 
 def _with_data_side(

@@ -18,6 +18,7 @@ from sbi_colt.arrays import as_float_tensor
 from sbi_colt.checks import check_integer, warn_caller
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng, resolve_seed
 from sbi_colt.sampling.parallel import in_parallel
+from sbi_colt.sampling.proposal import check_prior
 from sbi_colt.sampling.sbi_internals import SampledPrior, process_prior
 from sbi_colt.sampling.simulator import SimulationError, Simulator
 
@@ -130,6 +131,7 @@ def processed_prior(prior: Any, seed: int) -> tuple[Any, bool]:
 
     A prior without ``log_prob``, which sbi refuses, can be sampled all the same.
     """
+    check_prior(prior)
     with isolated_rng(generator_from(seed, "prior")), warnings.catch_warnings():
         if getattr(prior, "lacks_density", False):
             return prior, False

@@ -58,6 +58,7 @@ __all__ = [
     "is_normalised",
     "is_timeout",
     "is_vectorised",
+    "prior_of",
     "process_prior",
     "samples_like",
     "silent",
@@ -132,6 +133,17 @@ def default_observation(posterior: Any) -> Tensor | None:
     if not isinstance(posterior, NeuralPosterior):
         return None
     return posterior.default_x
+
+
+def prior_of(posterior: Any) -> Any:
+    """Return the prior that a posterior of sbi was trained with, or `None`."""
+    if isinstance(posterior, EnsemblePosterior):
+        return prior_of(posterior.posteriors[0])
+    if not isinstance(posterior, NeuralPosterior):
+        return None
+    owners = (posterior, getattr(posterior, "potential_fn", None))
+    known = (getattr(owner, "prior", None) for owner in owners)
+    return next((prior for prior in known if prior is not None), None)
 
 
 def corrects_for_proposal(posterior: NPE_A_Posterior) -> bool:

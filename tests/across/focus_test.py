@@ -1,17 +1,31 @@
 """Runs near one observation, and with pairs from a proposal."""
 
+from functools import partial
+
 import pytest
 import torch
 from configs import make_config
-from sbi.inference import NPE, simulate_for_sbi
-from sbi.utils import BoxUniform, RestrictedPrior
+from sbi.inference import NLE, NPE, simulate_for_sbi
+from sbi.inference.posteriors.base_posterior import NeuralPosterior
+from sbi.utils import BoxUniform, RestrictedPrior, get_density_thresholder
 from torch.distributions import MultivariateNormal
 
-from sbi_colt import DiagnosticReport, Draws, diagnose, run_colt
+from sbi_colt import (
+    DiagnosticReport,
+    Draws,
+    compare,
+    diagnose,
+    draw,
+    draw_posterior_samples,
+    run_colt,
+)
 from sbi_colt.diagnose import diagnose_draws
+from sbi_colt.report.plausibility_text import conclude
 
 PRIOR = MultivariateNormal(torch.zeros(2), torch.eye(2))
 X_O = torch.tensor([1.0, 0.0])
+# sbi asks for the bounds of a prior that is no distribution of torch.
+NO_BOUNDS = pytest.mark.filterwarnings("ignore:No prior bounds:UserWarning")
 FIXED = make_config(probes=("mahalanobis", "marginal"), num_redraws=199)
 
 
@@ -64,12 +78,17 @@ def test_an_error_near_x_o_is_found_there_and_the_report_says_where(tmp_path):
     assert str(again) == str(report)
 
 
+@NO_BOUNDS
 @pytest.mark.slow
-@pytest.mark.parametrize("box", [False, True])
-def test_focused_runs_of_an_exact_posterior_are_at_the_level(box, within_binomial_band):
+@pytest.mark.parametrize("kind", ["normal", "box", "sampled", "unnormalised"])
+def test_focused_runs_of_an_exact_posterior_are_at_the_level(
+    kind, within_binomial_band
+):
     """With the box the proposal and the draws reach over the edge of the prior."""
     prior, posterior = PRIOR, make_posterior()
-    if box:
+    if kind in ("sampled", "unnormalised"):
+        prior = SampledOnly() if kind == "sampled" else Unnormalised()
+    if kind == "box":
         prior = BoxUniform(-torch.ones(2), torch.ones(2))
         noise = torch.distributions.Normal(0.0, 1.0)
 
@@ -99,6 +118,114 @@ def test_focused_runs_of_an_exact_posterior_are_at_the_level(box, within_binomia
                 for r in p_values
             )
             assert within_binomial_band(alarms, 200, level, band=0.998)
+
+
+NOISE = 0.3
+DESIGN = torch.eye(2).repeat(3, 1)  # each parameter is seen three times
+
+
+def six_numbers(thetas):
+    return thetas @ DESIGN.T + NOISE * torch.randn(len(thetas), 6)
+
+
+def posterior_of_six(xs, num, width=1.0, near=None, shift=0.0):
+    """The exact posterior, one that is too wide, or one that is misplaced at one x."""
+    means = xs @ DESIGN / (3 + NOISE**2)
+    if near is not None:
+        is_near = (xs - near).norm(dim=1, keepdim=True) < 1.5
+        means = means + torch.where(is_near, shift, 0.0)
+    scale = NOISE / (3 + NOISE**2) ** 0.5
+    return means + width * scale * torch.randn(num, len(xs), 2)
+
+
+POSSIBLE = torch.tensor([1.2, 0.4, 0.9, 0.6, 1.0, 0.2])
+IMPOSSIBLE = torch.tensor([-1.2, 0.4, 0.9, 0.6, 1.0, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("options", "x_o", "kind", "words"),
+    [
+        ({}, POSSIBLE, "well", "all is well at x_o"),
+        ({"width": 1.6}, POSSIBLE, "wrong", "The posterior is wrong at observations"),
+        ({}, IMPOSSIBLE, "unexplained", "no parameters explain x_o: x_o is unlike"),
+        (
+            {"near": POSSIBLE, "shift": 2.5},
+            POSSIBLE,
+            "unreached",
+            "do not come near x_o, so nothing can be said",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
+)
+def test_the_four_situations_at_x_o_are_told_apart(options, x_o, kind, words):
+    for seed in range(3):
+        report = focused(
+            partial(posterior_of_six, **options),
+            seed,
+            make=six_numbers,
+            x_o=x_o,
+            num_simulations=300,
+            num_posterior_samples=200,
+            methods=("colt", "predictive"),
+            config=FIXED,
+        )
+        text = " ".join(str(report).split())
+        assert words in text, (seed, text)
+        found = conclude(report.p_value, report.observation, report.nearness)
+        assert found.kind == kind, seed
+        assert text.count("What to do: check the simulator") <= 1
+
+
+class SampledOnly:
+    """The prior of these tests, without a density."""
+
+    def sample(self, shape=()):
+        return torch.randn(*shape, 2)
+
+
+class Unnormalised(SampledOnly):
+    """The same with a density that lacks a factor of a million."""
+
+    mean, variance = torch.zeros(2), torch.ones(2)
+
+    def log_prob(self, thetas):
+        return -thetas.square().sum(dim=-1) / 2 - 13.8
+
+
+@NO_BOUNDS
+@pytest.mark.parametrize("prior", [SampledOnly(), Unnormalised()], ids=["", "density"])
+def test_a_prior_may_lack_a_normalised_density(prior):
+    options = {
+        "num_simulations": 300,
+        "methods": ("colt", "predictive"),
+        "config": FIXED,
+    }
+    right = [focused(make_posterior(), seed, prior, **options) for seed in range(8)]
+    assert sum(report.rejected for report in right) <= 3  # more has a chance of 4e-4
+    assert all(report.focus.num_kept > 50 for report in right)
+    assert all(report.nearness > 0.05 for report in right)
+    assert focused(make_posterior(1.6), 0, prior, **options).rejected
+
+
+def test_a_prior_without_a_density_that_hardly_reaches_the_posterior_is_refused():
+    def narrow(xs, num):
+        return 4.5 + 1e-4 * torch.randn(num, *xs.shape)
+
+    with pytest.raises(ValueError, match="prior: it has no log_prob, so parameters"):
+        focused(narrow, 0, SampledOnly())
+
+
+def test_weights_need_a_prior_with_a_density():
+    thetas, xs = pairs_from(PRIOR)
+    with pytest.raises(ValueError, match="the prior is needed too, with log_prob"):
+        diagnose(
+            make_posterior(),
+            SampledOnly(),
+            thetas=thetas,
+            xs=xs,
+            proposal=PRIOR,
+            show_progress_bar=False,
+        )
 
 
 def pairs_from(proposal, number=300, seed=0):
@@ -171,44 +298,157 @@ def test_what_does_not_fit_is_named(options, message):
         diagnose(make_posterior(), PRIOR, simulator, show_progress_bar=False, **options)
 
 
-def test_a_proposal_is_no_prior():
-    restricted = RestrictedPrior(
-        BoxUniform(-torch.ones(2), torch.ones(2)), lambda t: t[:, 0] > 0
-    )
-    with pytest.raises(ValueError, match="prior: expected the prior that"):
-        diagnose(make_posterior(), restricted, simulator, show_progress_bar=False)
+def check_at_x_o(posterior, box, **options):
+    """A good posterior passes at X_O; with draws too wide or shifted it is rejected."""
+
+    def spoilt(xs, num, width=1.0, shift=0.0):
+        draws = draw_posterior_samples(posterior, xs, num, show_progress_bar=False)
+        mean, scale = draws.mean(dim=0), draws.std(dim=0)
+        return mean + width * (draws - mean) + shift * scale
+
+    options = {"methods": ("colt",), "config": FIXED, "num_replicates": 0, **options}
+    good = focused(posterior, 0, box, **options)
+    assert not good.rejected
+    assert "all is well at x_o" in " ".join(str(good).split())
+    for error in ({"width": 1.6}, {"shift": 0.6}):
+        bad = focused(partial(spoilt, **error), 0, box, **options)
+        assert bad.rejected, error
+
+
+def check_warnings(posterior, box, thetas):
+    """Without x_o there is a warning, whether pairs are simulated or handed in."""
+    quick = {
+        "num_posterior_samples": 20,
+        "methods": ("sbc",),
+        "seed": 0,
+        "show_progress_bar": False,
+    }
+    with pytest.warns(UserWarning, match=r"use diagnose\(…, x_o=posterior.default_x"):
+        diagnose(posterior, box, simulator, num_simulations=30, **quick)
+    with pytest.warns(UserWarning, match="thetas|posterior") as found:
+        diagnose(posterior, thetas=thetas, xs=simulator(thetas), **quick)
+    messages = " ".join(str(warning.message) for warning in found)
+    assert "has a default observation" in messages
+    assert "do not look like draws from the prior" in messages  # sbi keeps the prior
+
+    def unmarked(xs, num):
+        return posterior.sample_batched((num,), xs, show_progress_bars=False)
+
+    with pytest.warns(UserWarning, match="do not look like draws from the prior"):
+        diagnose(unmarked, box, thetas=thetas, xs=simulator(thetas), **quick)
+
+
+BOX = BoxUniform(-3 * torch.ones(2), 3 * torch.ones(2))
 
 
 @pytest.mark.slow
-def test_a_posterior_of_several_rounds_is_diagnosed_at_its_observation():
-    """NPE-C over three rounds: right near x_o, and spoilt draws are found there."""
+def test_npe_over_three_rounds_is_diagnosed_at_its_observation():
     torch.manual_seed(0)
-    box = BoxUniform(-3 * torch.ones(2), 3 * torch.ones(2))
-    inference, proposal = NPE(box, show_progress_bars=False), box
+    inference, proposal = NPE(BOX, show_progress_bars=False), BOX
     for _ in range(3):
-        thetas, xs = simulate_for_sbi(simulator, proposal, 500, show_progress_bar=False)
+        thetas, xs = simulate_for_sbi(simulator, proposal, 700, show_progress_bar=False)
         inference.append_simulations(thetas, xs, proposal=proposal)
-        inference.train(max_num_epochs=60)
+        inference.train(max_num_epochs=100)
         posterior = inference.build_posterior().set_default_x(X_O)
         proposal = posterior
-    with pytest.warns(UserWarning, match="has a default observation"):
-        diagnose(
-            posterior,
-            box,
-            simulator,
-            num_simulations=60,
-            num_posterior_samples=50,
-            methods=("sbc",),
-            seed=0,
-            show_progress_bar=False,
+    check_at_x_o(posterior, BOX, num_simulations=200)
+    check_warnings(posterior, BOX, thetas[:200])
+
+
+@pytest.mark.slow
+def test_nle_over_two_rounds_is_diagnosed_at_its_observation():
+    torch.manual_seed(0)
+    inference, proposal = NLE(BOX, show_progress_bars=False), BOX
+    for _ in range(2):
+        thetas, xs = simulate_for_sbi(simulator, proposal, 800, show_progress_bar=False)
+        inference.append_simulations(thetas, xs)
+        inference.train(max_num_epochs=100)
+        chains = {
+            "num_chains": 2,
+            "thin": 1,
+            "warmup_steps": 15,
+            "init_strategy_parameters": {"num_candidate_samples": 200},
+        }
+        posterior = inference.build_posterior(
+            mcmc_method="slice_np_vectorized", mcmc_parameters=chains
         )
-    good = focused(posterior, 0, box, num_simulations=300, num_replicates=0)
+        proposal = posterior.set_default_x(X_O)
+    check_at_x_o(posterior, BOX, num_simulations=100, num_posterior_samples=80)
 
-    def spoilt(xs, num):
-        draws = posterior.sample_batched((num,), xs, show_progress_bars=False)
-        mean = draws.mean(dim=0)
-        return mean + 0.5 * (draws - mean)
 
-    bad = focused(spoilt, 0, box, num_simulations=300, num_replicates=0)
-    assert bad.rejected
-    assert bad.distance > good.distance + 0.1
+@pytest.mark.slow
+def test_truncated_proposals_are_diagnosed_at_their_observation():
+    """TSNPE: each round is simulated from the prior, cut to where q has density."""
+    torch.manual_seed(0)
+    inference, proposal = NPE(BOX, show_progress_bars=False), BOX
+    for _ in range(2):
+        thetas = proposal.sample((800,))
+        inference.append_simulations(thetas, simulator(thetas))
+        inference.train(force_first_round_loss=True, max_num_epochs=100)
+        posterior = inference.build_posterior().set_default_x(X_O)
+        inside = get_density_thresholder(
+            posterior, quantile=1e-4, num_samples_to_estimate_support=5000
+        )
+        proposal = RestrictedPrior(BOX, inside, sample_with="rejection")
+    check_at_x_o(posterior, BOX, num_simulations=200)
+    thetas = proposal.sample((250,))
+    check_warnings(posterior, BOX, thetas)
+    # Pairs from the truncated prior are good for a test, with their weights, 0 or 1.
+    report = diagnose(
+        posterior,
+        BOX,
+        thetas=thetas,
+        xs=simulator(thetas),
+        proposal=proposal,
+        methods=("colt",),
+        config=FIXED,
+        seed=0,
+        show_progress_bar=False,
+    )
+    assert report.focus.num_pairs == 250
+    assert report.focus.share_outside > 0
+
+
+def test_pairs_that_are_not_from_the_prior_are_reported():
+    """Every kind of proposal that is taken for the prior, and the prior itself."""
+    common = {
+        "methods": ("sbc",),
+        "num_posterior_samples": 20,
+        "seed": 0,
+        "show_progress_bar": False,
+    }
+    exact = make_posterior()
+    for proposal in (
+        MultivariateNormal(torch.ones(2), 0.3 * torch.eye(2)),
+        MultivariateNormal(torch.zeros(2), 3 * torch.eye(2)),
+        MultivariateNormal(torch.zeros(2), torch.tensor([[1.0, 0.9], [0.9, 1.0]])),
+        BoxUniform(-torch.ones(2), torch.ones(2)),
+    ):
+        thetas = proposal.sample((200,))
+        with pytest.warns(UserWarning, match="do not look like draws from the prior"):
+            diagnose(exact, PRIOR, thetas=thetas, xs=simulator(thetas), **common)
+    torch.manual_seed(0)
+    thetas = PRIOR.sample((200,))
+    diagnose(exact, PRIOR, thetas=thetas, xs=simulator(thetas), **common)
+
+
+@pytest.mark.parametrize("kind", ["restricted", "posterior"])
+def test_no_front_door_takes_a_proposal_for_the_prior(kind):
+    restricted = RestrictedPrior(BOX, lambda thetas: thetas[:, 0] > 0)
+    wrong = restricted if kind == "restricted" else FakePosterior()
+    quiet = {"show_progress_bar": False}
+    for call in (
+        partial(diagnose, make_posterior(), wrong, simulator, **quiet),
+        partial(diagnose, make_posterior(), wrong, simulator, x_o=X_O, **quiet),
+        partial(compare, dict.fromkeys("ab", make_posterior()), wrong, simulator),
+        partial(draw, make_posterior(), wrong, simulator, 20, 20, **quiet),
+    ):
+        with pytest.raises(ValueError, match="prior: expected the prior that"):
+            call()
+
+
+class FakePosterior(NeuralPosterior):
+    """A posterior of sbi, as far as its class tells."""
+
+    def __init__(self):
+        pass
