@@ -2,12 +2,16 @@
 
 import pytest
 import torch
+from configs import make_config
 
 from sbi_colt import Draws
 from sbi_colt.baselines import coverage, sbc
+from sbi_colt.run_colt import colt_on_draws
 from sbi_colt.stats.thinning import thin
 from sbi_colt.stats.uniformity import ks_p_value, ks_statistic
 from sbi_colt.weighted import thinned
+
+NUM_REPETITIONS = 400
 
 # The prior is N(0, I), x = θ + noise N(0, I), so the posterior is N(x / 2, I / 2).
 
@@ -93,6 +97,34 @@ def test_thinned_draws_are_exact(proposal, generator, within_binomial_band):
             alarms[level] += p_value <= level
     for level, count in alarms.items():
         assert within_binomial_band(count, 400, level)
+
+
+# Three corners: few draws and one parameter, more of both, and weights of 0 or 1.
+CORNERS = {
+    "few draws": (narrow, 1, 60),
+    "more parameters": (narrow, 3, 150),
+    "truncated": (truncated, 2, 150),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corner", CORNERS)
+def test_the_whole_of_colt_is_exact_on_weighted_bags(
+    corner, generator, within_binomial_band
+):
+    """All probes of the default, the solved and the trained ones included."""
+    proposal, dim, num_draws = CORNERS[corner]
+    config = make_config(max_epochs=3, num_redraws=99)
+    alarms = dict.fromkeys((0.05, 0.2), 0)
+    for seed in range(NUM_REPETITIONS):
+        draws = make(proposal, 60, num_draws, dim, generator)
+        result = colt_on_draws(
+            thinned(draws, seed), config=config, seed=seed, show_progress_bar=False
+        )
+        for level in alarms:
+            alarms[level] += result.p_value <= level
+    for level, count in alarms.items():
+        assert within_binomial_band(count, NUM_REPETITIONS, level, band=0.998)
 
 
 def test_weights_are_needed(generator):

@@ -382,7 +382,7 @@ def _where(report: DiagnosticReport) -> Iterator[str]:
         return
     names = (feature_name(place, report.x_shape) for place in places)
     text = f"Where: the error depends on {', '.join(names)}."
-    if report.colt is not None:
+    if report.colt is not None and report.focus is None:
         text += " report.colt.at(x_o) tests the posterior near one observation x_o."
     yield text
 

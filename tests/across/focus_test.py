@@ -7,6 +7,7 @@ import torch
 from configs import make_config
 from sbi.inference import NLE, NPE, simulate_for_sbi
 from sbi.inference.posteriors.base_posterior import NeuralPosterior
+from sbi.inference.posteriors.posterior_parameters import MCMCPosteriorParameters
 from sbi.utils import BoxUniform, RestrictedPrior, get_density_thresholder
 from torch.distributions import MultivariateNormal
 
@@ -363,15 +364,13 @@ def test_nle_over_two_rounds_is_diagnosed_at_its_observation():
         thetas, xs = simulate_for_sbi(simulator, proposal, 800, show_progress_bar=False)
         inference.append_simulations(thetas, xs)
         inference.train(max_num_epochs=100)
-        chains = {
-            "num_chains": 2,
-            "thin": 1,
-            "warmup_steps": 15,
-            "init_strategy_parameters": {"num_candidate_samples": 200},
-        }
-        posterior = inference.build_posterior(
-            mcmc_method="slice_np_vectorized", mcmc_parameters=chains
+        chains = MCMCPosteriorParameters(
+            num_chains=2,
+            thin=1,
+            warmup_steps=15,
+            init_strategy_parameters={"num_candidate_samples": 200},
         )
+        posterior = inference.build_posterior(posterior_parameters=chains)
         proposal = posterior.set_default_x(X_O)
     check_at_x_o(posterior, BOX, num_simulations=100, num_posterior_samples=80)
 

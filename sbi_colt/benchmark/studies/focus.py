@@ -45,7 +45,8 @@ from sbi_colt.weighted import thinned
 OPTIONS = {
     **JOBS,
     **QUIET,
-    "--runs": count_option("runs of each cell (default: 40)", 40),
+    "--runs": count_option("runs of the focused test (default: 40)", 40),
+    "--other-runs": count_option("runs of the other methods (default: 40)", 40),
     **out_option("focus.csv"),
 }
 _NUMBERS = (100, 200, 400, 800)
@@ -176,12 +177,13 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     rows = _filled(cells, [], options)
     others = [
         FocusKey(problem, "near", method, _enough(problem, rows), turn)
-        for turn in range(options.runs)
+        for turn in range(min(options.runs, options.other_runs))
         for problem in PROBLEMS
         for method in _METHODS[1:]
     ]
     rows = _filled(others, rows, options)
-    yield from focus_lines([row for row in rows if row.key.run < options.runs])
+    wanted = {*cells, *others}
+    yield from focus_lines([row for row in rows if row.key in wanted])
 
 
 def _filled(
@@ -230,9 +232,13 @@ def focus_lines(rows: Sequence[FocusRow]) -> Iterator[str]:
                 ]
                 if own:
                     yield _line(problem, number, own)
-    count = len({row.key.run for row in rows})
-    yield f"Share of {count} runs with p <= {_LEVEL}. Simulations are those of the"
-    yield f"focused test, with its pilot; the others have {_TIMES_MORE} times as many."
+    counts = [
+        len({row.key.run for row in rows if (row.key.method == "focused") is focused})
+        for focused in (True, False)
+    ]
+    yield f"Share of runs with p <= {_LEVEL}: {counts[0]} runs of the focused test and"
+    yield f"{counts[1]} of the others. Simulations are those of the focused test, with"
+    yield f"its pilot; the others have {_TIMES_MORE} times as many."
 
 
 def _line(problem: str, number: int, rows: Sequence[FocusRow]) -> str:
