@@ -275,7 +275,9 @@ class CoLTResult:
         Only the test pairs nearest to ``x_o`` count (in the features of the given
         embedding net, else in standardised x), the nearer the more. Their weights
         depend on xs alone, so re-drawing the bags gives an exact p-value. A warning
-        says where ``x_o`` is far from all test pairs.
+        says where ``x_o`` is far from all test pairs. For one observation that matters
+        a run with ``diagnose(…, x_o=x_o)``, which simulates all pairs near it, has more
+        power with the same number of simulations.
 
         On the data side the condition is a parameter, so that ``x_o`` is one θ there.
 

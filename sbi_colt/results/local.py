@@ -176,10 +176,11 @@ class Evidence:
         if len(usual) and gaps.min() > 3 * usual.max():
             nearest, most = float(gaps.min()), float(usual.max())
             name, what = ("theta", "theta") if self.data_names else ("x_o", "x")
+            more = "" if self.data_names else " diagnose(…, x_o=x_o) simulates near it."
             warn_caller(
                 f"{name}: it is far from every test {what} (the nearest is at "
                 f"{nearest:.2g}, test {what}s are at most {most:.2g} from their own "
-                "nearest), so no local verdict is possible here."
+                f"nearest), so no local verdict is possible here.{more}"
             )
 
     def checked_one(self, x_o: Any) -> Tensor:

@@ -16,7 +16,7 @@ def code_cells(path):
 
 
 def test_all_tutorials_are_here():
-    numbers = ["01", "02", "03", "04", "05", "06", "08"]
+    numbers = ["01", "02", "03", "04", "05", "06", "07", "08"]
     assert [path.name[:2] for path in NOTEBOOKS] == numbers
 
 
