@@ -15,6 +15,7 @@ from sbi_colt.benchmark.grid.rows import read_rows
 from sbi_colt.benchmark.grid.runner import run_group
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.efficiency import efficiency_cells, efficiency_lines
+from sbi_colt.benchmark.studies.focus import FocusRow, focus_lines
 from sbi_colt.benchmark.studies.power import mean_powers, power_cells, power_lines
 from sbi_colt.benchmark.studies.predictive import PredictiveRow, predictive_lines
 from sbi_colt.benchmark.tables import summarise, table_lines
@@ -54,8 +55,9 @@ def only(task):
         lambda: table_lines(only("tree")),
         lambda: (RESULTS / "cost.txt").read_text().splitlines()[2:],
         lambda: predictive_lines(predictive_rows()),
+        lambda: focus_lines(row_files.read_rows(RESULTS / "focus.csv", FocusRow)),
     ],
-    ids=["power", "efficiency", "blind", "tree", "cost", "predictive"],
+    ids=["power", "efficiency", "blind", "tree", "cost", "predictive", "focus"],
 )
 def test_the_tables_of_the_page_are_those_of_the_files(lines):
     page = (RESULTS / "README.md").read_text(encoding="utf-8")

@@ -237,8 +237,8 @@ def focus_lines(rows: Sequence[FocusRow]) -> Iterator[str]:
         for focused in (True, False)
     ]
     yield f"Share of runs with p <= {_LEVEL}: {counts[0]} runs of the focused test and"
-    yield f"{counts[1]} of the others. Simulations are those of the focused test, with"
-    yield f"its pilot; the others have {_TIMES_MORE} times as many."
+    yield f"{counts[1]} runs of the others. Simulations are those of the focused test,"
+    yield f"with its pilot; the others have {_TIMES_MORE} times as many."
 
 
 def _line(problem: str, number: int, rows: Sequence[FocusRow]) -> str:
