@@ -38,7 +38,7 @@ from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
 from sbi_colt.results.colt_result import CoLTResult
 from sbi_colt.run_colt import colt_on_draws
 from sbi_colt.sampling.draw import make_draws
-from sbi_colt.sampling.pairs import find_simulator
+from sbi_colt.sampling.pairs import PairSource
 from sbi_colt.sampling.parallel import one_thread
 from sbi_colt.weighted import thinned
 
@@ -277,22 +277,18 @@ def _focused(
     problem: FocusProblem, posterior: Any, x_o: Tensor, number: int, seed: int
 ) -> tuple[float, int]:
     """Return the p-value of a focused run, and the simulations that it spent."""
-    prior = problem.prior()
-    known = find_simulator(problem.simulate, prior, None, seed)
-    draws, spent = make_draws(
-        posterior, prior, known, None, None, number, _NUM_DRAWS, x_o=x_o, **_how(seed)
-    )
+    source = PairSource(problem.prior(), problem.simulate, num_simulations=number)
+    how = {"x_o": x_o, **_how(seed)}
+    draws, spent = make_draws(posterior, source, _NUM_DRAWS, **how)
     result = _colt(thinned(draws, seed), seed)
-    return result.p_value, spent.num_simulations
+    return result.p_value, spent.num_spent
 
 
 def _at(
     problem: FocusProblem, posterior: Any, x_o: Tensor, number: int, seed: int
 ) -> float:
-    prior, simulate = problem.prior(), problem.simulate
-    draws, _ = make_draws(
-        posterior, prior, simulate, None, None, number, _NUM_DRAWS, **_how(seed)
-    )
+    source = PairSource(problem.prior(), problem.simulate, num_simulations=number)
+    draws, _ = make_draws(posterior, source, _NUM_DRAWS, **_how(seed))
     result = _colt(draws, seed)
     return result.at(x_o).p_value
 
