@@ -12,32 +12,41 @@ __all__ = ["advise", "describe", "describe_all", "feature_name"]
 _MAX_NAMES = 4  # parameters in one statement
 _WITH_X = " with x"
 
+# What costs nothing comes first: checks, then how long to train, then another network
+# or more simulations.
+_SAME = (
+    "check that the simulations of this report and those of the training have the same "
+    "prior and the same noise"
+)
+_ALL_OF_X = ", and that all of x reaches the network"
+_LOSS = (
+    "look at the validation loss, on pairs that were not trained on: train for longer "
+    "if it was still falling at the end, stop the training earlier if it was rising. "
+    "Then"
+)
 _CHECK_X = (
     "check that x reaches the network: the embedding net, its learning rate, the "
     "scaling of x, and that pairs are not shuffled."
 )
-_MORE_MODES = (
+_SEVERAL_MODES = (
     "use a density estimator that can have several modes (a mixture density network "
-    "with more components, a spline flow, flow matching). More simulations for the "
-    "same density estimator do not help."
+    "with more components, a spline flow, flow matching)"
 )
+_MORE_MODES = (
+    f"{_SEVERAL_MODES}. More simulations for the same density estimator do not help."
+)
+_MISSING = f"{_SEVERAL_MODES}, then more simulations."
 _RICHER_DENSITY = (
     "use a richer density estimator (a spline flow, flow matching), then more "
     "simulations."
 )
 _RICHER_IN_X = (
-    "train on more simulations and for longer; if that does not help, use a richer "
-    "network or embedding for x."
+    "use a larger embedding net, if x passes through one, and train on more "
+    "simulations; if that does not help, use a richer network."
 )
-_SHIFT = (
-    "check that the simulations of this report and those of the training have the same "
-    "prior and the same noise; then train on more simulations and for longer."
-)
-_NARROW = (
-    "train on more simulations, stop the training earlier (look at the validation "
-    "loss), or use an ensemble of posteriors."
-)
-_WIDE = "train for longer and on more simulations, or use a larger network."
+_SHIFT = "train on more simulations."
+_NARROW = "train on more simulations, or use an ensemble of posteriors."
+_WIDE = "train on more simulations, or use a larger network."
 _CORRELATION = (
     "use a density estimator with dependence between parameters (a flow, or a mixture "
     "with full covariances), then more simulations."
@@ -187,17 +196,25 @@ def advise(findings: Sequence[Finding]) -> str:
     if not findings:
         return "train on more simulations, or use a richer density estimator."
     first = findings[0]
-    base = first.family.removesuffix(_WITH_X)
     if first.pattern == "blind":
         return _CHECK_X
-    if base == "missing" or first.pattern == "modes":
+    if first.pattern == "modes":
         return _MORE_MODES
+    checks = _SAME + (_ALL_OF_X if first.family.endswith(_WITH_X) else "")
+    return f"{checks}; then {_LOSS} {_train_again(first)}"
+
+
+def _train_again(finding: Finding) -> str:
+    """Return what to change if checks and the validation loss show nothing."""
+    base = finding.family.removesuffix(_WITH_X)
+    if base == "missing":
+        return _MISSING
     if base in ("shape", "radial"):
         return _RICHER_DENSITY
-    if first.family.endswith(_WITH_X):
+    if finding.family.endswith(_WITH_X):
         return _RICHER_IN_X
     if base == "correlation":
         return _CORRELATION
     if base == "width":
-        return _WIDE if first.sign > 0 else _NARROW
+        return _WIDE if finding.sign > 0 else _NARROW
     return _SHIFT

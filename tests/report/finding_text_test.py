@@ -88,6 +88,35 @@ def test_more_simulations_are_not_advised_for_merged_modes():
     )
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_another_simulator_makes_is_checked_before_anything_is_trained(
+    family, sign
+):
+    """Training simulations with another noise or a smaller prior look like this."""
+    advice = advise([finding(family, 0.4, sign=sign)])
+    assert advice.startswith("check that the simulations of this report and those of")
+    assert advice.index("the same noise") < advice.index("more simulations")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_validation_loss_comes_before_more_simulations(family):
+    advice = advise([finding(family, 0.5)])
+    more = advice.index("more simulations")
+    assert advice.index("for longer") < more
+    assert advice.index("stop the training earlier") < more
+
+
+def test_where_the_error_depends_on_x_it_is_checked_that_the_network_sees_x():
+    assert "x reaches the network" in advise([finding("shift with x", 0.5)])
+    assert "x reaches the network" not in advise([finding("shift", 0.5)])
+
+
+def test_a_small_embedding_net_comes_before_more_simulations():
+    advice = advise([finding("shift with x", 0.5)])
+    assert advice.index("embedding net") < advice.index("more simulations")
+
+
 def _ignores_second(xs, num):
     """Right in the first parameter; the second comes from the prior."""
     first = xs[:, :1] / 1.04 + (0.04 / 1.04) ** 0.5 * torch.randn(num, len(xs), 1)
