@@ -14,6 +14,7 @@ from sbi_colt.benchmark.grid.cells import default_cells, trained_cells
 from sbi_colt.benchmark.grid.rows import read_rows
 from sbi_colt.benchmark.grid.runner import run_group
 from sbi_colt.benchmark.methods import METHODS
+from sbi_colt.benchmark.studies.advice import AdviceRow, advice_lines
 from sbi_colt.benchmark.studies.efficiency import efficiency_cells, efficiency_lines
 from sbi_colt.benchmark.studies.focus import FocusRow, focus_lines
 from sbi_colt.benchmark.studies.power import mean_powers, power_cells, power_lines
@@ -42,6 +43,10 @@ def predictive_rows():
     return row_files.read_rows(RESULTS / "predictive.csv", PredictiveRow)
 
 
+def advice_rows():
+    return row_files.read_rows(RESULTS / "advice.csv", AdviceRow)
+
+
 def only(task):
     return [r for r in read_rows(RESULTS / "benchmark.csv") if r.cell.task == task]
 
@@ -56,8 +61,9 @@ def only(task):
         lambda: (RESULTS / "cost.txt").read_text().splitlines()[2:],
         lambda: predictive_lines(predictive_rows()),
         lambda: focus_lines(row_files.read_rows(RESULTS / "focus.csv", FocusRow)),
+        lambda: advice_lines(advice_rows()),
     ],
-    ids=["power", "efficiency", "blind", "tree", "cost", "predictive", "focus"],
+    ids="power efficiency blind tree cost predictive focus advice".split(),
 )
 def test_the_tables_of_the_page_are_those_of_the_files(lines):
     page = (RESULTS / "README.md").read_text(encoding="utf-8")
