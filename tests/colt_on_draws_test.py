@@ -1,7 +1,5 @@
 """Both algorithms on one set of pairs: every pair counts, and the level holds."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from configs import make_config
@@ -60,7 +58,8 @@ def test_the_level_holds_in_other_settings(
 
 def test_untrained_probes_gain_from_the_training_pairs():
     task, generator = GaussianTask("t", 0.35), torch.Generator().manual_seed(0)
-    half = replace(SMALL, train_fraction=0.5)
+    probes = ("mahalanobis", "density", "fine-density", "blend")
+    half = make_config(probes, train_fraction=0.5, num_redraws=99)
     results = [run(task.draws(80, 60, generator), half, seed=i) for i in range(40)]
     alone = sum(r.test_p_value <= 0.05 for r in results)
     assert sum(r.p_value <= 0.05 for r in results) >= alone + 4

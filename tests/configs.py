@@ -17,4 +17,6 @@ def make_config(probes: tuple[str, ...] | None = None, **options: Any) -> CoLTCo
     fields = {name: options.pop(name) for name in _FIELDS if name in options}
     known = (*probes, "custom") if "embedding" in fields else probes
     settings = {name: options for name in known if name in _TRAINED}
+    if "likelihood" in known and "max_epochs" in options:
+        settings["likelihood"] = {"max_steps": 10 * options["max_epochs"]}
     return CoLTConfig(probes=probes, settings=settings if options else {}, **fields)

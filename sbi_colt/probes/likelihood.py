@@ -29,6 +29,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from sbi_colt.checks import check_integer
 from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.base import Embedding, Probe
 from sbi_colt.probes.coordinates import Scales
@@ -47,7 +48,7 @@ _HELD_OUT = 8  # one simulation of so many is held out
 _NUM_HIDDEN = 32
 _LEARNING_RATE = 4e-3
 _BATCH = 64
-_FEWEST_STEPS, _MOST_STEPS = 1500, 4000  # of each of the two stages
+_FEWEST_STEPS = 1500  # of each of the two stages, with few simulations
 _PATIENCE = 15  # looks at held-out simulations without progress
 _LARGEST_LOG = 9.0  # of an entry on the diagonal of A
 _LARGEST = 1e3  # of a standardised parameter
@@ -59,6 +60,8 @@ class LikelihoodProbe(Probe):
 
     Args:
         name: The name in reports.
+        max_steps: Most steps of training, in each of its two stages. With n simulations
+            there are n of them, and at least 1500, unless training stops early.
     """
 
     middle: Tensor
@@ -72,8 +75,9 @@ class LikelihoodProbe(Probe):
     weight0: Tensor
     bias2: Tensor
 
-    def __init__(self, name: str = "likelihood"):
+    def __init__(self, name: str = "likelihood", max_steps: int = 4000):
         super().__init__(name, "global")
+        self.max_steps = check_integer("max_steps", max_steps, least=1)
         self.x_shape: tuple[int, ...] = ()
         self.embedding_net: nn.Module | None = None
         for vector in ("middle", "scale", "centre", "own_middle", "own_scale"):
@@ -111,7 +115,7 @@ class LikelihoodProbe(Probe):
         if len(thetas) < _FEWEST:
             return
         self._fit_description(xs)
-        network = _train(thetas, self._describe(xs), generator)
+        network = _train(thetas, self._describe(xs), self.max_steps, generator)
         maps = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
         for i, layer in enumerate(maps):
             setattr(self, f"weight{i}", layer.weight.detach().clone())
@@ -207,13 +211,16 @@ def _below_times(below: Tensor, gaps: Tensor) -> Tensor:
     return (below * gaps[..., columns]) @ sums
 
 
-def _train(thetas: Tensor, described: Tensor, generator: torch.Generator) -> MLP:
+def _train(
+    thetas: Tensor, described: Tensor, max_steps: int, generator: torch.Generator
+) -> MLP:
     """Return the network: first with a diagonal A, then with all of its entries."""
     size = described.shape[1]
     num_held = max(1, len(thetas) // _HELD_OUT)
+    num_steps = min(max_steps, max(_FEWEST_STEPS, len(thetas) - num_held))
     network = MLP(thetas.shape[1], 2 * size, _NUM_HIDDEN, 3, generator, True)
     network = network.to(thetas.device)
-    data = (thetas, described, num_held)
+    data = (thetas, described, num_held, num_steps)
     loss = _descend(network, *data, generator)
     if size == 1:
         return network
@@ -232,6 +239,7 @@ def _descend(
     thetas: Tensor,
     described: Tensor,
     num_held: int,
+    num_steps: int,
     generator: torch.Generator,
 ) -> float:
     """Train in place; return the mean loss on held-out simulations of the best state.
@@ -242,7 +250,6 @@ def _descend(
         network.parameters(), lr=_LEARNING_RATE, weight_decay=1e-3
     )
     num_train = len(thetas) - num_held
-    num_steps = min(_MOST_STEPS, max(_FEWEST_STEPS, num_train))
     every = max(10, num_train // _BATCH)
     best, state, waited = math.inf, network.state_dict(), 0
     for step in range(num_steps + 1):

@@ -247,8 +247,8 @@ def _discards_information(report: DiagnosticReport) -> bool:
 
     Its draws do not explain their x, by a certified distance of the data side or of the
     learned likelihood. Either the other probes of parameters show much less than that,
-    less than half; or each parameter is calibrated, as SBC sees it, and what is wrong
-    with it depends on x.
+    less than half; or SBC finds no parameter miscalibrated, and all that is wrong is
+    where the posterior lies at single xs.
     """
     colt = report.sides.get("colt")
     if colt is None:
@@ -268,7 +268,8 @@ def _discards_information(report: DiagnosticReport) -> bool:
         return True
     sbc = report.results.get("sbc")
     is_calibrated = sbc is not None and sbc.p_value > report.level
-    return is_calibrated and all(f.family.endswith("with x") for f in report.findings)
+    families = {finding.family for finding in report.findings}
+    return is_calibrated and families == {"shift with x"}
 
 
 def _how_wrong(report: DiagnosticReport) -> str:

@@ -180,7 +180,7 @@ def _warn_if_of_proposal(posterior: Any, source: PairSource, seed: int) -> None:
 
     The prior is the one handed in, or the one that sbi keeps with its posterior.
     """
-    if source.thetas is None:
+    if source.thetas is None or source.xs is None:
         return
     known = prior_of(posterior)
     if source.prior is not None:

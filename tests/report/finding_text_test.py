@@ -148,3 +148,36 @@ def test_discarded_information_is_told_from_a_shift(posterior, said, methods):
     )
     assert report.rejected
     assert ("discards information in x" in str(report)) == bool(said)
+
+
+def _ring(xs, num):
+    """Draws given the distance x from the origin: a ring around it."""
+    radii = torch.linspace(0.01, 5, 500)
+    logs = radii.log() - radii.square() / 2 - 50 * (xs - radii).square()  # (n, 500)
+    radius = radii[torch.distributions.Categorical(logits=logs).sample((num,))]
+    angle = 2 * torch.pi * torch.rand(num, len(xs))
+    return radius.unsqueeze(2) * torch.stack([angle.cos(), angle.sin()], dim=2)
+
+
+def _marginals_of_ring(xs, num):
+    """Each parameter is right and uses x; only their dependence is wrong."""
+    return torch.stack([_ring(xs, num)[..., 0], _ring(xs, num)[..., 1]], dim=2)
+
+
+def test_a_wrong_dependence_of_parameters_is_no_discarded_information():
+    report = diagnose(
+        _marginals_of_ring,
+        MultivariateNormal(torch.zeros(2), torch.eye(2)),
+        lambda thetas: (
+            thetas.norm(dim=1, keepdim=True) + 0.1 * torch.randn(len(thetas), 1)
+        ),
+        num_simulations=400,
+        num_posterior_samples=100,
+        methods=("colt", "predictive", "sbc"),
+        config=CoLTConfig(settings={"ball": {"max_epochs": 5}}),
+        seed=0,
+        show_progress_bar=False,
+    )
+    assert report.rejected
+    assert report["sbc"].p_value > 0.05
+    assert "discards information" not in str(report)

@@ -168,6 +168,7 @@ def test_no_time_at_all_is_an_error():
             sample(posterior, torch.zeros(3, 2), 5, max_sampling_time=0)
 
 
+@pytest.mark.filterwarnings("ignore:thetas. they do not look:UserWarning")
 def test_run_colt_leaves_out_what_cannot_be_sampled(generator):
     from sbi_colt import run_colt
 
