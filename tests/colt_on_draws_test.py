@@ -31,6 +31,7 @@ def test_a_half_that_shows_nothing_costs_a_factor_of_two_at_most(test):
     assert two_halves_p_value(test, 0.5) > two_halves_p_value(test, 0.01)
 
 
+@pytest.mark.slow
 def test_the_level_holds_and_the_halves_are_independent(
     make_draws, generator, within_binomial_band
 ):

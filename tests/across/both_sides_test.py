@@ -216,6 +216,7 @@ def test_the_verdict_of_the_default_probes_is_exact(within_binomial_band):
     assert spearmanr(parameters, data).pvalue > 0.005
 
 
+@pytest.mark.slow
 def test_xs_that_could_not_be_sampled_do_not_spoil_the_data_side(within_binomial_band):
     """Their true parameters stand in; without these pairs x would be selected."""
     make = partial(both_sides, Problem(1), 40, 10, 5, keep=lambda xs: xs[:, 0] < 0.5)
@@ -224,7 +225,8 @@ def test_xs_that_could_not_be_sampled_do_not_spoil_the_data_side(within_binomial
     assert within_binomial_band(int((verdict <= 0.05).sum()), REPETITIONS, 0.05)
 
 
-@pytest.mark.parametrize("limit", [0.5, pytest.param(1.5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [0.5, 1.5])
 def test_a_simulator_that_fails_for_some_data_keeps_the_data_side_exact(
     limit, within_binomial_band
 ):
