@@ -193,8 +193,10 @@ class Checkpoint:
 
     def _reference(self) -> dict[str, Tensor] | None:
         assert self.path is not None
+        # In this order, because a run at the same time may write between the two lines.
+        has_parts = any(self.path.glob("*.npz"))
         part = self.load(_REFERENCE)
-        damaged = part is None and any(self.path.glob("*.npz"))
+        damaged = part is None and has_parts
         if damaged or (part and set(part) != {"draws", "is_batched", "follows_seed"}):
             raise ValueError(
                 f"checkpoint: {self.path / _REFERENCE}.npz, by which a run recognises "
