@@ -43,15 +43,18 @@ def rank_all(
         The bags, and the ranks of all members, or `None` if no probe ranks.
     """
     kinds: list[Coordinates] = [probe.coordinates for probe in (*probes, *keep_for)]
-    tables, store = [], BagStore(len(draws))
+    store, table = BagStore(len(draws)), None
+    if probes:
+        size = draws.num_posterior_samples + 1
+        table = RankTable.empty(len(probes), len(draws), size, draws.thetas.device)
     for rows in draws.blocks():
         bags = make_bags(draws.bags(truth, rows), draws.xs[rows], scales, kinds)
-        if probes:
+        if table is not None:
             scores = [_scores(probe, bags[probe.coordinates]) for probe in probes]
-            tables.append(RankTable.of(scores, generator))
+            table.fill(rows, scores, generator)
         if keep_for:
             store.fill(rows, bags)
-    return store.bags, RankTable.join(tables) if tables else None
+    return store.bags, table
 
 
 def _scores(probe: Probe, bags: Bags) -> Tensor:

@@ -103,12 +103,39 @@ class RankTable:
 
     Args:
         places: How many members of the bag score less, r, with shape
-            ``(P, N, K + 1)``; small integers, to save memory.
+            ``(P, N, K + 1)``; small integers, to save memory. In a table that `empty`
+            made, the ranks of one member under all probes lie side by side in memory,
+            because `take` reads them together.
         offsets: V, uniform on [0, 1], with shape ``(P, N)``.
     """
 
     places: Tensor
     offsets: Tensor
+
+    @classmethod
+    def empty(
+        cls, num_probes: int, num_pairs: int, bag_size: int, device: torch.device
+    ) -> RankTable:
+        """Return room for the ranks under P probes, which `fill` fills."""
+        kind = torch.int16 if bag_size < 2**15 else torch.int32
+        shape = (num_pairs, bag_size, num_probes)
+        places = torch.empty(shape, dtype=kind, device=device).permute(2, 0, 1)
+        offsets = torch.empty(num_probes, num_pairs, dtype=torch.float64, device=device)
+        return cls(places, offsets)
+
+    def fill(
+        self, rows: slice, scores: Sequence[Tensor], generator: torch.Generator
+    ) -> None:
+        """Rank the members of some bags.
+
+        Args:
+            rows: Which bags.
+            scores: Scores under each probe, with shape ``(n, K + 1)``.
+            generator: CPU generator that breaks ties.
+        """
+        for probe, own in enumerate(scores):
+            places, offsets = _rank_members(own, generator)
+            self.places[probe, rows], self.offsets[probe, rows] = places, offsets
 
     @classmethod
     def of(
@@ -122,16 +149,10 @@ class RankTable:
             >>> table.places.tolist()
             [[[2, 0, 1]]]
         """
-        tables = [_rank_members(own, generator) for own in scores]
-        return cls(*(torch.stack(parts) for parts in zip(*tables, strict=True)))
-
-    @classmethod
-    def join(cls, tables: Sequence[RankTable]) -> RankTable:
-        """Put tables of different pairs together."""
-        return cls(
-            torch.cat([table.places for table in tables], dim=1),
-            torch.cat([table.offsets for table in tables], dim=1),
-        )
+        num_pairs, bag_size = scores[0].shape
+        table = cls.empty(len(scores), num_pairs, bag_size, scores[0].device)
+        table.fill(slice(None), list(scores), generator)
+        return table
 
     def __len__(self) -> int:
         return len(self.places)
@@ -161,8 +182,9 @@ class RankTable:
         """
         rows = torch.arange(self.num_pairs, device=self.places.device)
         members = members.to(self.places.device)
-        chosen = self.places[:, rows, members].movedim(0, -2)  # (..., P, N)
-        return (chosen + self.offsets) / self.bag_size
+        chosen = self.places.permute(1, 2, 0)[rows, members]  # (..., N, P)
+        ranks = chosen.movedim(-1, -2).to(self.offsets.dtype, copy=True)
+        return ranks.add_(self.offsets).div_(self.bag_size)
 
 
 def _rank_members(scores: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -64,7 +64,7 @@ def redraw_statistics(
     num_pairs, last = table.num_pairs, table.bag_size - 1
     total = None if weights is None else weights.double().cumsum(dim=1)  # (N, K + 1)
     chunk = max(1, _CHUNK // (len(table) * num_pairs))
-    parts = []
+    statistics = None
     for start in range(0, num_redraws, chunk):
         shape = (min(chunk, num_redraws - start), num_pairs)
         if total is None:
@@ -75,8 +75,13 @@ def redraw_statistics(
                 total, chance.contiguous() * total[:, -1:], right=True
             )
             members = place.clamp_max(last).T
-        parts.append(statistic(table.take(members)))
-    return torch.cat(parts)
+        part = statistic(table.take(members))
+        if statistics is None:
+            # Small results kept between large ones would scatter the memory.
+            statistics = part.new_empty(num_redraws, *part.shape[1:])
+        statistics[start : start + len(part)] = part
+    assert statistics is not None
+    return statistics
 
 
 def redrawn_p_value(observed: float, null: Tensor, generator: torch.Generator) -> float:

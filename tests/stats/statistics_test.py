@@ -51,6 +51,17 @@ def test_weight_zero_leaves_a_rank_out(generator):
     torch.testing.assert_close(ks_statistic(ranks, weights), ks_statistic(ranks[:5]))
 
 
+def test_many_ranks_are_counted_instead_of_sorted(generator, monkeypatch):
+    ranks = torch.rand(2, 3, 5000, generator=generator, dtype=torch.float64) ** 1.05
+    ranks[0, 0, :2] = torch.tensor([0.0, 1.0])
+    counted = anderson_darling(ranks)
+    monkeypatch.setattr("sbi_colt.stats.uniformity._NUM_CELLS", 10**9)
+    torch.testing.assert_close(
+        counted[1], anderson_darling(ranks)[1], atol=0.02, rtol=0
+    )
+    assert counted.isfinite().all()
+
+
 def test_anderson_darling_is_that_of_scipy(generator):
     normal = torch.randn(50, generator=generator, dtype=torch.float64).numpy()
     # SciPy fits mean and scale; the ranks of the fitted law have the same statistic.
