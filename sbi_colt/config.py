@@ -51,7 +51,6 @@ class CoLTConfig:
 
     probes: tuple[str, ...] = (
         "mahalanobis",
-        "density",
         "fine-density",
         "relief",
         "blend",

@@ -9,10 +9,8 @@ first two Legendre polynomials of each rank,
           \quad k = 1, 2 .
 
 P_1 weighs small ranks against large ones; P_2 weighs middle ranks against both ends, so
-that an error such as tails that are too heavy is seen as well. To second order in w the
-log likelihood of the training truths is w·m − w·C w / 2, where m is the mean of the
-truths' features and C the second moment of all members', so that w = (C + λ D)⁻¹ m. D
-penalises P_2 twice as much as P_1, and λ is chosen by leaving out one pair at a time.
+that an error such as tails that are too heavy is seen as well.
+`sbi_colt.probes.weights` finds the weights, and penalises P_2 twice as much as P_1.
 
 There are few weights and the blended probes are not trained, so the blend gains with a
 hundred training pairs, where a network would overfit.
@@ -29,12 +27,12 @@ from sbi_colt.probes.bags import Bags
 from sbi_colt.probes.base import Probe
 from sbi_colt.probes.coordinates import Frame, bag_moments, bounded
 from sbi_colt.probes.density import DensityProbe
+from sbi_colt.probes.weights import solve_weights
 
 __all__ = ["BlendProbe"]
 
 # Bandwidths of the densities whose ranks are blended; `None` is the mean distance.
 _BANDWIDTHS = (None, 0.1, 0.03)
-_PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 # Members whose features are held at once.
 _CHUNK = 2**16
 
@@ -67,9 +65,10 @@ class BlendProbe(Probe):
             features = _features(parts, parts)  # (n, M, F)
             moments += torch.einsum("nmf,nmg->fg", features, features)
             truths.append(features[:, 0])
-        self.weights = _solve_weights(
-            torch.cat(truths), moments / bags.points.shape[:2].numel()
-        )
+        ridge = torch.ones_like(self.weights)
+        ridge[1::2] = 2  # P_2
+        moments /= bags.points.shape[:2].numel()
+        self.weights = solve_weights(torch.cat(truths), moments, ridge)
 
     def scores(self, points: Tensor, bags: Bags) -> Tensor:
         """Return the scores of points with shape ``(n, S, d)``, ``(n, S)``."""
@@ -104,24 +103,3 @@ def _features(points: Sequence[Tensor], members: Sequence[Tensor]) -> Tensor:
         middle = (2 * below.double() + 1) / others.shape[1] - 1  # (n, S)
         columns += [3**0.5 * middle, 5**0.5 * (1.5 * middle.square() - 0.5)]
     return torch.stack(columns, dim=-1)
-
-
-def _solve_weights(truths: Tensor, moments: Tensor) -> Tensor:
-    """Return the weights with the penalty that leaving one pair out prefers.
-
-    Args:
-        truths: Features of the truths, with shape ``(N, F)``.
-        moments: Second moments of all members' features, with shape ``(F, F)``.
-    """
-    num_pairs, count = truths.shape
-    ridge = torch.ones(count, dtype=torch.float64, device=truths.device)
-    ridge[1::2] = 2
-    total, best, weights = truths.sum(dim=0), -torch.inf, ridge
-    for penalty in _PENALTIES:
-        inverse = torch.linalg.inv(moments + penalty * torch.diag(ridge))
-        others = (total - truths) / max(num_pairs - 1, 1) @ inverse  # (N, F)
-        gains = (others * truths).sum(dim=1)
-        gains -= ((others @ moments) * others).sum(dim=1) / 2
-        if (gain := float(gains.mean())) > best:
-            best, weights = gain, inverse @ total / num_pairs
-    return weights

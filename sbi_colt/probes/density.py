@@ -66,10 +66,6 @@ class DensityProbe(Probe):
         )
 
     def _scores(self, points: Tensor, members: Tensor, own: bool) -> Tensor:
-        points, members = bounded(points), bounded(members)
-        # Recentre first: float32 loses small differences far from zero.
-        origin = members[:, :_NUM_ORIGIN].median(dim=1, keepdim=True).values
-        points, members = points - origin, members - origin
         # The draws in `Draws` are shuffled, so the first members are a random sample.
         number = _NUM_CENTRES if self.bandwidth else _NUM_CENTRES // 4
         centres = members[:, :number]
@@ -78,8 +74,12 @@ class DensityProbe(Probe):
         return torch.cat([self._part(*part, own) for part in parts])
 
     def _part(self, points: Tensor, centres: Tensor, own: bool) -> Tensor:
+        points, centres = bounded(points), bounded(centres)
+        # Recentre first: float32 loses small differences far from zero.
+        origin = centres[:, :_NUM_ORIGIN].median(dim=1, keepdim=True).values
+        points, centres = points - origin, centres - origin
         if own:
-            squares = torch.cdist(points, centres).square_()  # (n, S, C)
+            squares = _squared_distances(points, centres)  # (n, S, C)
             itself = squares.diagonal(dim1=1, dim2=2)
             is_centre = torch.arange(points.shape[1]) < centres.shape[1]
             others = centres.shape[1] - is_centre.to(points)  # (S,)
@@ -93,7 +93,7 @@ class DensityProbe(Probe):
         if self.bandwidth is None:
             _fill(squares, itself, 0.0)
             return squares.sqrt_().sum(dim=2) / others
-        between = torch.cdist(centres, centres).square_().mean(dim=(1, 2))
+        between = 2 * centres.double().var(dim=1, correction=0).sum(dim=1).float()
         width = 2 * self.bandwidth * between.clamp_min(1e-30)
         exponents = squares.div_(-width.reshape(-1, 1, 1))
         _fill(exponents, itself, -torch.inf)
@@ -102,6 +102,19 @@ class DensityProbe(Probe):
         largest = exponents.amax(dim=2).clamp_min_(limits.min)
         total = exponents.sub_(largest.unsqueeze(2)).exp_().sum(dim=2)
         return others.log() - total.clamp_min_(limits.tiny).log() - largest
+
+
+def _squared_distances(points: Tensor, centres: Tensor) -> Tensor:
+    """Return ‖a − b‖² of points ``(n, S, d)`` and centres ``(n, C, d)``.
+
+    One product of matrices, (−2 a, ‖a‖², 1) · (b, 1, ‖b‖²).
+    """
+    own, others = (
+        part.square().sum(dim=-1, keepdim=True) for part in (points, centres)
+    )
+    left = torch.cat([-2 * points, own, torch.ones_like(own)], dim=-1)
+    right = torch.cat([centres, torch.ones_like(others), others], dim=-1)
+    return torch.bmm(left, right.transpose(1, 2)).clamp_min_(0)
 
 
 def _fill(values: Tensor, where: Tensor, value: float) -> None:

@@ -30,9 +30,11 @@ if TYPE_CHECKING:  # the base of all probes imports this module
 __all__ = ["History", "Training", "TrainingInterrupted", "train"]
 
 # Draws per x on which the validation divergence is measured.
-_VALIDATION_DRAWS = 256
-# With fewer held-out pairs than this their divergence says nothing.
-_MIN_VALIDATION_PAIRS = 5
+_VALIDATION_DRAWS = 128
+_MAX_STEPS = 4  # of an epoch
+# With fewer held-out pairs than the first their divergence says nothing, and with more
+# than the second it says no more.
+_MIN_VALIDATION_PAIRS, _MAX_VALIDATION_PAIRS = 5, 500
 
 Stopped = Literal["untrained", "finished", "early", "interrupted", "diverged"]
 
@@ -50,22 +52,23 @@ class Training:
         learning_rate: Step size of AdamW.
         weight_decay: Weight decay of AdamW.
         max_epochs: Most passes over the training pairs.
-        batch_size: Pairs per step; `None` for all.
+        batch_size: Pairs per step; `None` for all. An epoch has at most four steps:
+            with more than four batches it sees fresh ones each time.
         draws_per_step: Draws per x in a step, a fresh subset each time; `None` for all.
-        validation_fraction: Share of the training pairs held out for early stopping.
-            With 0, or with fewer than five such pairs, training runs to the end and
-            the last state is used.
+        validation_fraction: Share of the training pairs held out for early stopping,
+            at most 500 pairs. With 0, or with fewer than five such pairs, training runs
+            to the end and the last state is used.
         patience: Epochs without a better validation divergence before training stops.
     """
 
     divergence: str = "cramer_von_mises"
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     weight_decay: float = 1e-2
     max_epochs: int = 200
     batch_size: int | None = 512
-    draws_per_step: int | None = 64
+    draws_per_step: int | None = 32
     validation_fraction: float = 0.2
-    patience: int = 40
+    patience: int = 20
 
     def __post_init__(self):
         check_choice("divergence", self.divergence, tuple(DIVERGENCES))
@@ -163,6 +166,7 @@ class _Run:
             [p for p in probe.parameters() if p.requires_grad],
             lr=settings.learning_rate,
             weight_decay=settings.weight_decay,
+            fused=True,
         )
         self.training: list[float] = []
         self.best, self.best_epoch = copy.deepcopy(probe.state_dict()), 0
@@ -178,10 +182,9 @@ class _Run:
     def epoch(self, number: int) -> bool:
         """Train for one epoch and return whether that was the last."""
         self.probe.train()
-        total = 0.0
-        for pairs in _batches(self.pairs, self.settings.batch_size, self.generator):
-            total += self._step(pairs) * len(pairs)
-        self.training.append(total / len(self.pairs))
+        batches = _batches(self.pairs, self.settings.batch_size, self.generator)
+        total = sum(self._step(pairs) * len(pairs) for pairs in batches)
+        self.training.append(total / sum(map(len, batches)))
         if len(self.held_out):
             self.validation.append(self._validate())
         if not math.isfinite(self.training[-1] + sum(self.validation[-1:])):
@@ -233,6 +236,7 @@ def _hold_out(
     num_pairs: int, settings: Training, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     num_held_out = round(settings.validation_fraction * num_pairs)
+    num_held_out = min(num_held_out, _MAX_VALIDATION_PAIRS)
     if num_held_out < _MIN_VALIDATION_PAIRS or num_held_out == num_pairs:
         num_held_out = 0
     order = torch.randperm(num_pairs, generator=generator)
@@ -242,10 +246,13 @@ def _hold_out(
 def _batches(
     pairs: Tensor, batch_size: int | None, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """Shuffle pairs into batches of nearly equal size."""
+    """Shuffle pairs into batches of nearly equal size, at most as many as an epoch has.
+
+    The number of steps that a network needs does not grow with the number of pairs.
+    """
     count = 1 if batch_size is None else math.ceil(len(pairs) / batch_size)
     order = torch.randperm(len(pairs), generator=generator)
-    return torch.tensor_split(pairs[order], count)
+    return torch.tensor_split(pairs[order], count)[:_MAX_STEPS]
 
 
 def _subset(size: int, num_draws: int | None, generator: torch.Generator) -> Tensor:

@@ -36,3 +36,26 @@ def test_relief_is_for_few_parameters():
     assert [probe.name for probe in colt.probes] == ["density"]
     with pytest.raises(ValueError, match="probes: none of .'relief'."):
         CoLT(CoLTConfig(probes=("relief",))).fit(draws)
+
+
+def test_relief_finds_a_blurred_comb_and_nothing_where_draws_do_not_overlap(generator):
+    """θ lies on a comb of narrow teeth, the same at every x, which q blurs."""
+
+    def draws(num, blur, spread=0.0):
+        def comb(*shape):
+            teeth = torch.randint(20, shape, generator=generator) / 10
+            return teeth + blur_of * torch.randn(*shape, generator=generator)
+
+        xs = torch.randn(num, 1, generator=generator)
+        blur_of = 0.01
+        thetas = comb(num, 1) + spread * xs
+        blur_of = blur
+        return Draws(thetas, xs, comb(50, num, 1) + spread * xs)
+
+    colt = CoLT(CoLTConfig(probes=("relief",)), seed=0)
+    colt.fit(draws(300, 0.02), show_progress_bar=False)
+    assert colt.test(draws(300, 0.02)).p_value < 1e-6
+    colt.fit(draws(300, 0.02, spread=100.0), show_progress_bar=False)
+    far = draws(50, 0.02, spread=100.0)
+    assert len(colt.probes[0].heights) == 0  # its scores are equal: ties, broken fairly
+    assert colt.test(far).p_value > 1e-4

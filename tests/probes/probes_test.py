@@ -57,7 +57,7 @@ def test_what_is_fixed_does_not_depend_on_the_truths():
     colt = CoLT(config, seed=0).fit(draws, show_progress_bar=False)
     fixed = [probe.name for probe in colt.probes if probe.is_fixed]
     each = ["marginal[0]", "marginal[1]"]
-    assert fixed == ["mahalanobis", "density", "fine-density", *each, "random"]
+    assert fixed == ["mahalanobis", "fine-density", *each, "random"]
     # Another member of each bag plays the truth: the same numbers.
     thetas, samples = draws.samples[3], draws.samples.clone()
     samples[3] = draws.thetas
