@@ -92,9 +92,9 @@ def diagnose(
         show_progress_bar: Whether to show progress.
         num_replicates: Simulations from each θ' on the data side, M; 0 for no data
             side. They come on top of ``num_simulations``.
-        num_replicated_pairs: Pairs that have replicates; by default 15% of
-            ``num_simulations`` or of the pairs handed in, and at least 50: 900 more
-            simulations for 1000 pairs.
+        num_replicated_pairs: Pairs that have replicates; by default a sixth of
+            ``num_simulations`` or of the pairs handed in, and at least 50: as many
+            simulations again.
         x_o: Your observation. All pairs are then simulated near it, from a proposal
             around q(θ | x_o) (`sbi_colt.sampling.proposal`), and the verdict is about
             posteriors at observations like x_o. For posteriors that were trained for

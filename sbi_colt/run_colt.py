@@ -69,8 +69,8 @@ def run_colt(
         device: Device to train and test on.
         simulator: Simulator of x given θ, to test the data side.
         num_replicates: Simulations from each posterior draw on the data side, M.
-        num_replicated_pairs: Pairs that have replicates; by default 15% of all pairs,
-            and at least 50.
+        num_replicated_pairs: Pairs that have replicates; by default a sixth of all
+            pairs, and at least 50.
         **sampling: Further options of `draw_posterior_samples`, such as
             ``max_sampling_time`` and ``checkpoint``.
 

@@ -106,7 +106,7 @@ def test_the_data_side_alone_takes_one_draw_per_x():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, 150),
+        ({}, 167),
         ({"num_simulations": 200}, 50),
         ({"num_simulations": 30}, 30),
         ({"num_replicated_pairs": 70}, 70),

@@ -35,9 +35,9 @@ def test_roles_are_swapped():
 
 @pytest.mark.parametrize(
     ("num_pairs", "asked", "expected"),
-    [(1000, None, 150), (5000, None, 750), (300, None, 50), (30, None, 30), (9, 4, 4)],
+    [(1000, None, 167), (5000, None, 833), (300, None, 50), (30, None, 30), (9, 4, 4)],
 )
-def test_a_tenth_of_the_pairs_has_replicates(num_pairs, asked, expected):
+def test_a_sixth_of_the_pairs_has_replicates(num_pairs, asked, expected):
     chosen = choose_pairs(num_pairs, ReplicateOptions(9, asked))
     assert len(chosen.unique()) == expected
 
