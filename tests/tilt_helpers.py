@@ -13,6 +13,10 @@ from sbi_colt.tilt.x_terms import make_x_terms
 def evidence_of(truths, xs, samples, generator, log_weights=None):
     """Features of truths (N, d) among draws (S, N, d)."""
     bags = choose_members(truths, samples, generator, log_weights=log_weights)
+    return evidence_of_bags(bags, xs)
+
+
+def evidence_of_bags(bags, xs):
     terms = make_x_terms(xs)
     return Evidence(
         make_features(bags),
@@ -25,8 +29,9 @@ def evidence_of(truths, xs, samples, generator, log_weights=None):
 
 def named_in(truths, xs, samples, generator, num_redraws=199, log_weights=None):
     """The p-value of all families, and the names of those that are wrong."""
-    evidence = evidence_of(truths, xs, samples, generator, log_weights)
-    p_value, named = name_families(evidence, 0.05, num_redraws, generator)
+    bags = choose_members(truths, samples, generator, log_weights=log_weights)
+    evidence = evidence_of_bags(bags, xs)
+    p_value, named = name_families(evidence, bags, 0.05, num_redraws, generator)
     return p_value, [one.family.name for one in named]
 
 

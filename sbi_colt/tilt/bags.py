@@ -13,11 +13,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["Bags", "choose_members", "normalised", "weighted_ranks"]
+__all__ = ["GAP", "Bags", "choose_members", "normalised", "weighted_ranks"]
 
 # Standard deviations, relative to the largest value, below which a column is constant.
 _CONSTANT = 1e-12
-_ALONE, _GAP = 1.28, 1.5  # see `Bags.loneliness`
+_ALONE, GAP = 1.28, 1.5  # see `Bags.loneliness`
 _FARTHEST = 10.0  # times as far as that is no more alone
 
 
@@ -64,6 +64,11 @@ class Bags:
         scale = unit * (weights * (centred / unit).square()).sum(1, True).sqrt()
         constant = scale <= _CONSTANT * self.members.abs().amax(dim=1, keepdim=True)
         return centred, torch.where(constant, torch.inf, scale)
+
+    @property
+    def scale(self) -> Tensor:
+        """Standard deviations of each bag, infinite for constants, ``(N, 1, d)``."""
+        return self._moments[1]
 
     @cached_property
     def standardised(self) -> Tensor:
@@ -131,7 +136,7 @@ class Bags:
         # The largest of the others: the second largest for the largest itself.
         others = torch.where(self.nearest >= top[:, :1], top[:, 1:], top[:, :1])
         ratio = self.nearest / (_ALONE * others.clamp_min(1e-300))
-        ratio = torch.maximum(ratio, self.gaps.amax(dim=2) / _GAP)
+        ratio = torch.maximum(ratio, self.gaps.amax(dim=2) / GAP)
         return ratio.clamp(1, _FARTHEST).log()
 
 

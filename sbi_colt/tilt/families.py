@@ -37,6 +37,7 @@ from sbi_colt.tilt.bags import Bags, weighted_ranks
 
 __all__ = [
     "MISSING",
+    "SHAPE",
     "SUPPORT",
     "WITH_X",
     "Family",
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 WITH_X = " with x"
-MISSING = "missing"
+MISSING, SHAPE = "missing", "shape"
 SUPPORT = "scaling"  # features that tilts use and that nobody tests
 # Beyond, the families with pairs of parameters and with fine shapes are left out.
 _MOST_PARAMETERS = 20

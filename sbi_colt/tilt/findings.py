@@ -53,7 +53,7 @@ def find_errors(
     evidence = Evidence(
         features, terms.values, terms.num_single, bags.truth, bags.log_weights
     )
-    _, named = name_families(evidence, level, _NUM_REDRAWS, generator)
+    _, named = name_families(evidence, bags, level, _NUM_REDRAWS, generator)
     if not named:
         return ()
     describe = _Describing(evidence, terms, Errors.of(bags), x_features, level)
@@ -92,7 +92,7 @@ class _Describing:
 
     def findings(self, named: NamedFamily) -> list[Finding]:
         """Return one finding about all parameters, or some about single ones."""
-        chosen = self._parameters(named.family)
+        chosen = [(j,) for j in named.merged] or self._parameters(named.family)
         made = [self._finding(named, who) for who in chosen]
         # A moment that could be right is no statement about this parameter.
         made = [one for one in made if self.is_off(one)] or made[:1]

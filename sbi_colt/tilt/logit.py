@@ -79,13 +79,16 @@ def fit_logit(
     chosen = values[torch.arange(num_pairs), truth].double().sum(dim=0)  # (Q,)
     beta = chosen.new_zeros(count) if start is None else start
 
-    def loss(beta: Tensor) -> Tensor:
-        total = (log_weights + _scores_of(values, beta)).logsumexp(dim=1).sum()
-        return total - chosen @ beta + penalty / 2 * beta.square().sum()
+    def at(beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss, the logits, and the logarithms of their sums."""
+        logits = log_weights + _scores_of(values, beta)
+        sums = logits.logsumexp(dim=1, keepdim=True)
+        ridge = penalty / 2 * beta.square().sum()
+        return sums.sum() - chosen @ beta + ridge, logits, sums
 
-    current = loss(beta)
+    current, logits, sums = at(beta)
     for _ in range(_MAX_STEPS):
-        shares = (log_weights + _scores_of(values, beta)).softmax(dim=1).to(values)
+        shares = (logits - sums).exp().to(values)
         mean = torch.einsum("nm,nmq->nq", shares, values)
         rooted = (shares.sqrt().unsqueeze(2) * values).reshape(-1, count)
         hessian = (rooted.T @ rooted - mean.T @ mean).double()
@@ -97,7 +100,7 @@ def fit_logit(
             break
         size = 1.0
         while True:
-            trial = loss(beta + size * step)
+            trial, logits, sums = at(beta + size * step)
             if trial <= current - 0.1 * size * decrease or size < 1e-3:
                 break
             size /= 2
@@ -122,13 +125,13 @@ def held_out_gain(
         families: The families whose features the tilt has.
         penalties: Penalties, the strongest first.
     """
-    tilts = [list(families), _with_scaling(evidence.features.families, families)]
-    gains = [
-        _cross_fitted(evidence, tilt, penalties)
-        for number, tilt in enumerate(tilts)
-        if number == 0 or tilt != tilts[0]
-    ]
-    return max(gains, key=lambda gain: gain.mean)
+    key = (*families, *penalties)
+    if key not in evidence.gains:
+        scaled = _with_scaling(evidence.features.families, families)
+        tilts = [families] if scaled == [*families] else [families, scaled]
+        gains = [_cross_fitted(evidence, tilt, penalties) for tilt in tilts]
+        evidence.gains[key] = max(gains, key=lambda gain: gain.mean)
+    return evidence.gains[key]
 
 
 def _with_scaling(

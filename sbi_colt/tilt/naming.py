@@ -3,8 +3,11 @@
 1. Every family is tested alone, and Westfall and Young's adjustment is made over all.
    Under q = p anything is named with a probability of at most the level.
 2. Of the significant ones, the family with the largest gain is named: the true
-   error's family explains most. A shift that gains nearly as much comes first. If
-   correcting it would gain nothing on pairs that did not fit it, nothing is named.
+   error's family explains most. A shift that gains nearly as much comes first, and the
+   shape does where q merges modes. If correcting it would gain nothing on pairs that
+   did not fit it, nothing is named.
+   A shift or a width is named alone if moved or stretched draws would be like the
+   truths (`sbi_colt.tilt.transports`): tilts describe these errors for Gaussians only.
 3. A family "with x" has its own family's features too. It is named in the place of
    its own family if it is significant given that family.
 4. A further family is named if it is significant alone and given all that is named, by
@@ -15,18 +18,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from sbi_colt.tilt.families import MISSING, SUPPORT, WITH_X, Family
+from sbi_colt.tilt.bags import Bags, normalised
+from sbi_colt.tilt.families import (
+    MISSING,
+    SHAPE,
+    SUPPORT,
+    WITH_X,
+    Family,
+    make_features,
+)
 from sbi_colt.tilt.logit import Gain, fit_tilt, held_out_gain
 from sbi_colt.tilt.score_test import Evidence, adjusted_p_values, family_p_values
+from sbi_colt.tilt.sizes import UNIFORM_CENTRE
+from sbi_colt.tilt.transports import transported
 
 __all__ = ["NamedFamily", "name_families"]
 
 _MAX_NAMED = 4
+# Families that a transport can bring about; re-drawings of its test, and the share of
+# the evidence that it may leave if that is not significant.
+_TRANSPORTS = ("shift", "width")
+_NUM_REDRAWS_MOVED, _LEFT_MOVED = 199, 1 / 3
 _NUM_REDRAWS_GIVEN = 299
 _ROUGH, _WORTH = (100.0, 5.0), 0.5  # penalties, and the share of the largest gain
 # Share of the largest gain from which a family explains nearly as much as the best.
@@ -34,6 +51,9 @@ _NEARLY = 0.75
 # Share of truths far from all draws between which a region is missing; if more are,
 # q is somewhere else.
 _LEAST_MISSING, _MOST_MISSING = 0.05, 0.6
+# q merges modes if at most this share of the truths expected near their mean are there,
+# and if that is so many standard errors below.
+_GAP, _CLEAR_GAP = 0.75, 4.0
 # Share of the evidence against other families that may be left without them.
 _LITTLE_LEFT = 0.12
 # What a further family must gain beside those already named: standard errors, and a
@@ -53,15 +73,18 @@ class NamedFamily:
         p_value: Adjusted p-value under q = p of the first that is named; of a further
             one the larger of that and the one given those that were named before.
         gain: What correcting it would gain, beside those named before it.
+        merged: Of a shape, the parameters whose modes q merges, the worst first.
     """
 
     family: Family
     p_value: float
     gain: Gain
+    merged: tuple[int, ...] = ()
 
 
 def name_families(
     evidence: Evidence,
+    bags: Bags,
     level: float,
     num_redraws: int,
     generator: torch.Generator,
@@ -72,24 +95,32 @@ def name_families(
 
     Args:
         evidence: Features, terms of x, truths and weights.
+        bags: The bags of which they are features.
         level: Level of all tests.
         num_redraws: How many times truths are re-drawn, B.
         generator: CPU generator.
     """
-    families = [
-        family
-        for family in evidence.features.families.values()
-        if family.base != SUPPORT and (not family.with_x or evidence.terms.shape[1])
-    ]
-    p_values, _ = family_p_values(evidence, families, num_redraws, generator)
+    families = _tested(evidence)
+    p_values, excess = family_p_values(evidence, families, num_redraws, generator)
     adjusted = adjusted_p_values(p_values).tolist()
     alone = {
         family.name: p
         for family, p in zip(families, adjusted, strict=True)
         if p <= level
     }
-    naming = _Naming(evidence, alone, level, num_redraws, generator)
+    naming = _Naming(
+        evidence, bags, alone, float(excess.max()), level, num_redraws, generator
+    )
     return min(adjusted), tuple(naming.run())
+
+
+def _tested(evidence: Evidence) -> list[Family]:
+    """Return the families that are tested."""
+    return [
+        family
+        for family in evidence.features.families.values()
+        if family.base != SUPPORT and (not family.with_x or evidence.terms.shape[1])
+    ]
 
 
 @dataclass
@@ -97,19 +128,24 @@ class _Naming:
     """The steps of `name_families` after the first."""
 
     evidence: Evidence
+    bags: Bags
     alone: dict[str, float]  # adjusted p-values of the families significant alone
+    excess: float  # of the most significant one, in standard deviations
     level: float
     num_redraws: int
     generator: torch.Generator
-    gains: dict[str, Gain] = field(default_factory=dict)
-    rough: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.merged = self._merged()
 
     def run(self) -> list[NamedFamily]:
-        if self._only_missing():
-            gain = self._gain(MISSING)
-            return [NamedFamily(self._family(MISSING), self.alone[MISSING], gain)]
         named: list[NamedFamily] = []
         left, refused = dict(self.alone), set[str]()
+        missing = self._only_missing()
+        if left and (missing or self._explaining(left, named) not in _TRANSPORTS):
+            moved = [self._alone(name) for name in self._by_transport()]
+            if moved or missing:
+                return moved or [self._alone(MISSING)]
         while left and len(named) < _MAX_NAMED:
             base = self._explaining(left, named)
             name, p_value = self._with_or_without_x(base, left, named)
@@ -120,9 +156,33 @@ class _Naming:
                 refused.add(base)
                 left = self._without(left, refused)
                 continue
-            named.append(NamedFamily(self._family(name), p_value, gain))
+            merged = self.merged if base == SHAPE else ()
+            named.append(NamedFamily(self._family(name), p_value, gain, merged))
             left = self._still_wrong(named, refused)
         return named
+
+    def _alone(self, name: str) -> NamedFamily:
+        return NamedFamily(self._family(name), self.alone[name], self._gain(name))
+
+    def _by_transport(self) -> tuple[str, ...]:
+        """Return the shift or width that explains all, or none.
+
+        It does if moved and stretched draws are like the truths.
+        """
+        single = self.evidence.terms[:, : self.evidence.num_single]
+        for names, bags in transported(self.bags, single):
+            if not set(names) <= set(self.alone):
+                continue
+            evidence = replace(self.evidence, features=make_features(bags), gains={})
+            families = _tested(evidence)
+            p_values, excess = family_p_values(
+                evidence, families, _NUM_REDRAWS_MOVED, self.generator
+            )
+            is_left = adjusted_p_values(p_values).min() <= self.level
+            least = _LITTLE_LEFT if is_left else _LEFT_MOVED
+            if float(excess.max()) <= least * self.excess:
+                return names
+        return ()
 
     @staticmethod
     def _is_clear(gain: Gain, first: Gain) -> bool:
@@ -144,16 +204,11 @@ class _Naming:
         return self.evidence.features.families[name]
 
     def _gain(self, name: str) -> Gain:
-        if name not in self.gains:
-            self.gains[name] = held_out_gain(self.evidence, self._own(name))
-        return self.gains[name]
+        return held_out_gain(self.evidence, self._own(name))
 
     def _rough_gain(self, name: str) -> float:
         """Return the gain for two penalties: who comes into question at all."""
-        if name not in self.rough:
-            gain = held_out_gain(self.evidence, self._own(name), _ROUGH)
-            self.rough[name] = gain.mean
-        return self.rough[name]
+        return held_out_gain(self.evidence, self._own(name), _ROUGH).mean
 
     def _own(self, name: str) -> list[Family]:
         """Return the families that a tilt for a family has: without x, and with."""
@@ -184,14 +239,37 @@ class _Naming:
         )
         return bool(after <= _LITTLE_LEFT * before)
 
+    def _merged(self) -> tuple[int, ...]:
+        """Return the parameters whose modes q merges, the worst first.
+
+        There fewer truths than draws are near their own mean. A tilt by t² may gain
+        most, because it moves mass from the centre to both sides, but q is not too
+        narrow.
+        """
+        values = self.evidence.features.values
+        values = values[..., list(self._family("shift").columns)]  # (N, M, d)
+        truths = values[torch.arange(len(values)), self.evidence.truth]  # (N, d)
+        weights = normalised(self.evidence.log_weights, values.shape[:2]).unsqueeze(2)
+        # Draws are centred in their bags, with a pooled variance of 1.
+        expected = (weights * (values.abs() < 0.5)).sum(dim=1).mean(dim=0)  # (d,)
+        near = (truths - truths.mean(dim=0)).abs() < truths.std(dim=0) / 2
+        found = near.double().mean(dim=0)
+        error = (expected * (1 - expected) / len(truths)).sqrt()
+        least = torch.minimum(_GAP * expected, expected - _CLEAR_GAP * error)
+        merged = found < least.clamp_max(UNIFORM_CENTRE)
+        order = (found / expected.clamp_min(1e-12)).argsort()
+        return tuple(order[merged[order]].tolist())
+
     def _explaining(self, left: dict[str, float], named: Sequence[NamedFamily]) -> str:
         """Return the family, without x, that explains most.
 
-        Of those that gain nearly as much as the best, it is the shift, because a wrong
-        mean makes squares and products wrong too, and nothing but a shift makes the
-        mean wrong. Without a shift, it is the one given which the others are least
-        wrong.
+        It is the shape if q merges modes. Of those that gain nearly as much as the
+        best, it is the shift, because a wrong mean makes squares and products wrong
+        too, and nothing but a shift makes the mean wrong. Without a shift, it is the
+        one given which the others are least wrong.
         """
+        if {SHAPE, SHAPE + WITH_X} & set(left) and self.merged:
+            return SHAPE
         rough = {name: self._rough_gain(name) for name in left}
         most = max(rough.values())
         names = [n for n in left if rough[n] >= most - (1 - _WORTH) * abs(most)]

@@ -20,7 +20,8 @@ Features times products of two features of x take part in the second statistic o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,6 +48,7 @@ class Evidence:
             are products of two.
         truth: Which member is the truth, with shape ``(N,)``.
         log_weights: Logarithms of weights, with shape ``(N, M)``, or `None`.
+        gains: What was found about this evidence, so that it is computed once.
     """
 
     features: Features
@@ -54,11 +56,12 @@ class Evidence:
     num_single: int
     truth: Tensor
     log_weights: Tensor | None = None
+    gains: dict[Any, Any] = field(default_factory=dict)
 
     def tilted(self, scores: Tensor) -> Evidence:
         """Return the same with weights w exp ŝ, for ŝ with shape ``(N, M)``."""
         known = 0.0 if self.log_weights is None else self.log_weights
-        return replace(self, log_weights=known + scores)
+        return replace(self, log_weights=known + scores, gains={})
 
     def at(self, index: Tensor) -> Evidence:
         """Return the same for some of the pairs."""
@@ -69,6 +72,7 @@ class Evidence:
             terms=self.terms[index],
             truth=self.truth[index],
             log_weights=known,
+            gains={},
         )
 
     def terms_of(self, family: Family) -> Tensor:
@@ -157,7 +161,9 @@ def _only_needed(
     terms = evidence.terms
     if not any(family.with_products for family in families):
         terms = terms[:, :num_single]
-    needed = replace(evidence, features=features, terms=terms, num_single=num_single)
+    needed = replace(
+        evidence, features=features, terms=terms, num_single=num_single, gains={}
+    )
     return needed, [moved(f) for f in families], [moved(f) for f in given]
 
 

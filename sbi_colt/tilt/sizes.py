@@ -19,21 +19,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from scipy.stats import beta, norm
 from torch import Tensor
 
-from sbi_colt.tilt.bags import Bags
+from sbi_colt.tilt.bags import GAP, Bags
 
-__all__ = ["Errors", "Size", "measure"]
+__all__ = ["UNIFORM_CENTRE", "Errors", "Size", "measure"]
 
 _MISSED = 0.05  # share of intervals without the true size
 _CENTRE = (1 / 3, 2 / 3)
 _MANY = 1e3  # standard deviations beyond which errors are not squared
-# Share of truths in the central third below which one law is called several modes.
-_MODES = 0.2
+# Share of a uniform law within half a standard deviation of its mean. A law with one
+# mode has more there, so that one with less has several modes.
+UNIFORM_CENTRE = 12**-0.5
+# Share of the truths of a missing region that may lie near draws; the upper end of the
+# interval allows for them.
+_UNSEEN = 0.05
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ class Errors:
             _ranks(
                 radius[rows, bags.truth].reshape(-1, 1, 1), radius.unsqueeze(2), column
             ).squeeze(1),
-            bags.loneliness[rows, bags.truth] > 0,
+            _is_alone(bags, deviation.squeeze(1)),
             size.flatten(),
         )
 
@@ -183,7 +187,8 @@ def measure(
     if base == "shape":
         return _shape(errors, chosen[0], z)
     if base == "missing":
-        return _share(errors, errors.is_alone, 0.0, -1, z)
+        share = _share(errors, errors.is_alone, 0.0, -1, z)
+        return replace(share, high=min(1.0, share.high / (1 - _UNSEEN)))
     return _radial(errors, z)
 
 
@@ -258,8 +263,16 @@ def _shape(errors: Errors, parameter: int, z: float) -> Size:
     is_central = (ranks > low) & (ranks < high)
     share = float(is_central.double().mean())
     sign = _sign(high - low - share)  # few truths in the centre: q's tails are heavy
-    pattern = "modes" if share <= _MODES else "tails"
+    pattern = "modes" if sign > 0 and _has_gap(errors.errors[:, parameter]) else "tails"
     return _share(errors, is_central, high - low, sign, z, pattern)
+
+
+def _has_gap(errors: Tensor) -> bool:
+    """Return whether errors ``(N,)`` avoid their mean, so that they have two modes."""
+    centred = errors - errors.mean()
+    share = float((centred.abs() < centred.std() / 2).double().mean())
+    error = (UNIFORM_CENTRE * (1 - UNIFORM_CENTRE) / len(errors)) ** 0.5
+    return share < UNIFORM_CENTRE - error
 
 
 def _radial(errors: Errors, z: float) -> Size:
@@ -296,6 +309,17 @@ def _ranks(truth: Tensor, members: Tensor, weights: Tensor) -> Tensor:
     below = (weights * (members < truth)).sum(dim=1)
     below = below + (weights * (members == truth)).sum(dim=1) / 2
     return (size * below + 0.5) / (size + 1)
+
+
+def _is_alone(bags: Bags, deviation: Tensor) -> Tensor:
+    """Return whether each truth is far from all draws, as `Bags.loneliness` says.
+
+    Gaps count in standard deviations of the draws ``(N, d)``: a truth far out makes
+    those of the whole bag larger, and would hide itself.
+    """
+    rows = torch.arange(len(bags))
+    gaps = bags.gaps[rows, bags.truth] * bags.scale.squeeze(1) / deviation
+    return (bags.loneliness[rows, bags.truth] > 0) | (gaps.amax(dim=1) > GAP)
 
 
 def _fewer(size: Tensor) -> Tensor:

@@ -229,3 +229,32 @@ def test_weights_that_explain_the_error_leave_nothing(generator):
         found += bool(find_errors(bags, xs.double(), 0.05, generator))
         assert found_in(truths, xs, members[1:], generator)
     assert found <= 2
+
+
+def in_modes(generator, places, width, *shape):
+    """Draws from modes at ± places, with shape ``(*shape, 1)``."""
+    sign = torch.randint(2, (*shape, 1), generator=generator) * 2.0 - 1
+    return sign * places + width * torch.randn(*shape, 1, generator=generator)
+
+
+def test_filling_the_gap_between_modes_is_not_too_narrow(generator):
+    """Modes whose distance follows x, in draws from a box that holds them all."""
+    xs = torch.randn(600, 1, generator=generator)
+    places = 2 + 0.5 * xs.tanh()
+    samples = 6 * torch.rand(100, 600, 1, generator=generator) - 3
+    (first, *_) = found_in(
+        in_modes(generator, places, 0.2, 600), xs, samples, generator
+    )
+    assert (first.family.removesuffix(" with x"), first.pattern) == ("shape", "modes")
+
+
+@pytest.mark.parametrize(("family", "change"), [("width", 0.6), ("shift", 0.0)])
+def test_modes_that_q_knows_are_not_merged(generator, family, change):
+    """Narrower modes, or shifted ones: the gap is in the draws too."""
+    xs = torch.randn(600, 1, generator=generator)
+    truths = in_modes(generator, 1.0, 0.5, 600)
+    samples = in_modes(generator, 1.0, 0.5, 100, 600)
+    samples = samples * change if change else samples + 0.4
+    found = found_in(truths, xs, samples, generator)
+    assert found[0].family == family
+    assert "modes" not in {one.pattern for one in found}
