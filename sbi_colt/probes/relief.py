@@ -16,6 +16,8 @@ all xs. Elsewhere draws of other xs show nothing, and all scores are equal.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from scipy.spatial import KDTree
@@ -103,7 +105,8 @@ class ReliefProbe(Probe):
 
     def _nearest(self, points: Tensor, ranks: list[int]) -> tuple[Tensor, Tensor]:
         """Return distances and places of neighbours, with shape ``(..., ranks)``."""
-        tree = self._tree = self._tree or KDTree(self.draws.cpu().numpy())
+        tree: Any = self._tree or KDTree(self.draws.cpu().numpy())
+        self._tree = tree  # SciPy's type stub of a tree knows one neighbour only
         flat = points.reshape(-1, points.shape[-1]).cpu().numpy()
         starts = range(0, max(len(flat), 1), _CHUNK)
         parts = [tree.query(flat[i : i + _CHUNK], k=ranks) for i in starts]
