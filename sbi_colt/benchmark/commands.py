@@ -28,6 +28,7 @@ _COMMANDS = {
     "sampling": "time of posterior draws, here and in sbi",
     "predictive": "features and probes of the data side, on many simulators",
     "findings": "what is named for posteriors with one known error each",
+    "named": "what is named for posteriors of the sbi benchmark, and is it true",
     "advice": "does the advice of a report help, for defects of trained posteriors",
     "plausibility": "could the simulator have made x_o: level and power beside sbi",
     "focus": "power at one observation: focused, at and sbi's LC2ST",

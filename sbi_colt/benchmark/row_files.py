@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import os
 import platform
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -118,4 +119,18 @@ def _made_by(command: str) -> str:
     packages = ("sbi_colt", "sbi", "torch", "numpy", "scipy")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     python = f"Python {platform.python_version()}"
-    return f"# {command or 'sbi_colt.benchmark'}\n# {python}, {versions}\n"
+    made = f"{python}, {versions}, commit {_commit()}"
+    return f"# {command or 'sbi_colt.benchmark'}\n# {made}\n"
+
+
+@cache
+def _commit() -> str:
+    """Return the commit of this package's checkout, "unknown" where there is none."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True
+        )
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"

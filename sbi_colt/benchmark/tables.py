@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import NamedTuple
 
-from sbi_colt.benchmark.grid.rows import EXACT, Row
+from sbi_colt.benchmark.grid.rows import EXACT, Row, unpacked
 from sbi_colt.benchmark.methods import known_methods
 from sbi_colt.benchmark.tasks.task import DIMS
 
@@ -100,6 +100,7 @@ class Entry:
     statistic: float
     num_batches: int
     draws_per_step: int | None
+    rejected: tuple[bool, ...] = ()  # batch by batch, where that was kept
 
 
 Entries = dict[Key, Entry]
@@ -192,7 +193,10 @@ def _entry(rows: Sequence[Row]) -> Entry:
         spread = sum((row.power - power) ** 2 for row in rows) / (len(rows) - 1)
         error = max(error, math.sqrt(spread / len(rows)))
     statistic = sum(row.statistic for row in rows) / len(rows)
-    return Entry(power, error, statistic, batches, rows[0].cell.draws_per_step)
+    kept = [unpacked(row) for row in sorted(rows, key=lambda row: row.cell.seed)]
+    rejected = tuple(bit for bits in kept for bit in bits) if all(kept) else ()
+    steps = rows[0].cell.draws_per_step
+    return Entry(power, error, statistic, batches, steps, rejected)
 
 
 def _text(key: Key, entry: Entry | None) -> str:

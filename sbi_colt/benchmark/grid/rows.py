@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sbi_colt.benchmark import row_files
 
-__all__ = ["EXACT", "Cell", "Row", "read_rows"]
+__all__ = ["EXACT", "Cell", "Row", "packed", "read_rows", "unpacked"]
 
 # Not a test but a yardstick for trained posteriors: a classifier's accuracy against
 # exact draws.
@@ -44,10 +45,29 @@ class Row:
     distance_lower: float  # mean certified distance, for CoLT
     fit_seconds: float
     test_seconds: float  # of one test, on average
+    batches: str = ""  # which batches are rejected, as a hexadecimal number
 
     def __post_init__(self):
         if not (0 <= self.power <= 1 or math.isnan(self.power)):
             raise ValueError(f"a power of {self.power}")
+
+
+def packed(rejected: Sequence[bool]) -> str:
+    """Return which batches are rejected as a hexadecimal number; the first is its top.
+
+    Example:
+        >>> packed([True, False, False, False, True])
+        '11'
+    """
+    return f"{int(''.join(str(int(r)) for r in rejected), 2):x}"
+
+
+def unpacked(row: Row) -> list[bool]:
+    """Return which batches are rejected, or an empty list where that was not kept."""
+    if not row.batches:
+        return []
+    bits = f"{int(row.batches, 16):0{row.cell.num_batches}b}"
+    return [bit == "1" for bit in bits]
 
 
 def read_rows(path: str | os.PathLike) -> list[Row]:

@@ -19,7 +19,7 @@ from statistics import fmean
 import torch
 from tqdm.auto import tqdm
 
-from sbi_colt.benchmark.grid.rows import EXACT, Cell, Row
+from sbi_colt.benchmark.grid.rows import EXACT, Cell, Row, packed
 from sbi_colt.benchmark.methods import known_methods
 from sbi_colt.benchmark.row_files import append_rows, rows_so_far
 from sbi_colt.benchmark.tasks.settings import SETTINGS, make_task
@@ -159,4 +159,5 @@ class _Run:
             fmean(lower),
             self.fit_seconds,
             self.test_seconds / len(self.found),
+            packed([p <= _LEVEL for p in p_values]),
         )

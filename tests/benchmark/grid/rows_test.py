@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sbi_colt.benchmark.grid.rows import read_rows
+from sbi_colt.benchmark.grid.rows import Cell, Row, packed, read_rows, unpacked
 from sbi_colt.cli import main
 
 RESULTS = Path(__file__).parents[3] / "tutorials" / "results"
@@ -25,8 +25,8 @@ def test_other_files_are_no_results(tmp_path, capsys):
     ("old", "new", "message"),
     [
         (",3,3,", ",x1,3,", "x1"),
-        (",3,3,", ",3,", "13 instead of 14 columns"),
-        (",3,3,", ",3,3,3,", "15 instead of 14 columns"),
+        (",3,3,", ",3,", "14 instead of 15 columns"),
+        (",3,3,", ",3,3,3,", "16 instead of 15 columns"),
         (",100,all,all,1,", ",100,all,all,7,", "a power of 7"),
     ],
 )
@@ -38,3 +38,11 @@ def test_a_damaged_row_is_named(old, new, message, tmp_path):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match=rf"damaged.csv, line 4: .*{message}"):
         read_rows(path)
+
+
+@pytest.mark.parametrize("rejected", [[False] * 7, [False, True, False, False, True]])
+def test_which_batches_are_rejected_is_kept(rejected):
+    cell = Cell("mean", 3, 3, 0.1, "sbc", 0, len(rejected), None)
+    row = Row(cell, 0.5, 0.1, 0.0, 0.0, 0.0, packed(rejected))
+    assert unpacked(row) == rejected
+    assert unpacked(Row(cell, 0.5, 0.1, 0.0, 0.0, 0.0)) == []

@@ -22,12 +22,16 @@ def test_the_grid_has_every_family_dimension_and_perturbation():
     tasks = {family + name for family in ("", "curved-") for name in SIZES}
     assert len(set(cells)) == len(cells)
     tree = [c for c in cells if c.task == "tree"]
-    assert len(cells) - len(tree) == 2 * 8 * 4 * 3 * len(METHODS)
-    assert {c.task for c in cells} == {*tasks, "tree"}
+    bias = [c for c in cells if c.task == "bias"]
+    families = len(cells) - len(tree) - len(bias)
+    assert families == 2 * 8 * 4 * 3 * len(METHODS)
+    assert {c.task for c in cells} == {*tasks, "tree", "bias"}
+    assert {(c.dim, c.alpha) for c in bias} == {(10, 0), (10, 0.2), (30, 0), (30, 0.25)}
     assert {c.method for c in tree if c.alpha == 0.5} == set(METHODS) - {"paper-id"}
     nulls = {(c.task, c.dim) for c in cells if c.alpha == 0}
-    # Two families, in which both pairs with 10 parameters are one here, and the tree.
-    assert len(nulls) == 7
+    # Two families, in which both pairs with 10 parameters are one here, two biases, and
+    # the tree.
+    assert len(nulls) == 9
     for dim_x in (3, 10, 50, 100):
         assert {c.seed for c in cells if c.dim_x == dim_x} == {0, 1, 2}
 
