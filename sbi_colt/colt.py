@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -28,7 +28,8 @@ from sbi_colt.draws import Draws
 from sbi_colt.files import load_file, prefixed, refused, save_file, unprefixed
 from sbi_colt.pair_keys import check_fresh
 from sbi_colt.probes import Probe
-from sbi_colt.probes.coordinates import Scales
+from sbi_colt.probes.bags import Bags
+from sbi_colt.probes.coordinates import Coordinates, Scales
 from sbi_colt.probes.networks import x_features
 from sbi_colt.probes.ranking import fit_all, rank_all, training_ranks, truth_first
 from sbi_colt.probes.training import History
@@ -132,15 +133,10 @@ class CoLT:
         with isolated_rng(generator):
             scales = Scales.of(draws.thetas, draws.xs, draws.samples)
             probes = self._build(scales, draws.xs[:2], generator)
-            fixed = [probe for probe in probes if probe.is_fixed]
             key = digest(draws.thetas, draws.xs)
             own = generator_from(self.seed, "untrained", key)
             with isolated_rng(own), torch.no_grad():
-                truth = draws.place_truths(own)
-                bags, table = rank_all(fixed, probes, draws, truth, scales, own)
-                p_value = self._p_value(table, truth, own) if table else None
-                ranks = list(table.take(truth)) if table else []
-            truth_first(bags, truth)
+                bags, ranks, p_value = self._rank_fixed(probes, draws, scales, own)
             simulated = _replicates(draws, scales)
             for kind, part in bags.items():
                 bags[kind] = replace(part, simulated=simulated)
@@ -148,11 +144,10 @@ class CoLT:
             learned = [probe for probe in probes if not probe.is_fixed]
             with torch.no_grad():
                 more = training_ranks(learned, bags, generator)
-        by_name = dict(
-            zip((p.name for p in [*fixed, *learned]), ranks + more, strict=True)
-        )
+            names = (probe.name for probe in learned)
+            ranks.update(zip(names, more, strict=True))
         # Only now, so that a fit that fails leaves nothing that could be tested.
-        self._balls = tuple(worst_ball(by_name[probe.name]) for probe in probes)
+        self._balls = tuple(worst_ball(ranks[probe.name]) for probe in probes)
         self.probes, self.scales, self.history = probes, scales, history
         self.num_train, self.training_p_value = len(draws), p_value
         self._pair_keys = draws.keys
@@ -304,6 +299,28 @@ class CoLT:
         if net is not None:
             net = net.to(self.device).eval()
         return partial(x_features, scales=scales, embedding_net=net)
+
+    def _rank_fixed(
+        self,
+        probes: Sequence[Probe],
+        draws: Draws,
+        scales: Scales,
+        generator: torch.Generator,
+    ) -> tuple[dict[Coordinates, Bags], dict[str, Tensor], float | None]:
+        """Return the training bags, truth first, with what fixed probes say of them.
+
+        That is the truths' ranks by probe, and their p-value. The ranks of all members
+        end with this method: beside the bags they would need much memory.
+        """
+        fixed = [probe for probe in probes if probe.is_fixed]
+        truth = draws.place_truths(generator)
+        bags, table = rank_all(fixed, probes, draws, truth, scales, generator)
+        truth_first(bags, truth)
+        if table is None:
+            return bags, {}, None
+        names = (probe.name for probe in fixed)
+        ranks = dict(zip(names, table.take(truth), strict=True))
+        return bags, ranks, self._p_value(table, truth, generator)
 
     def _p_value(
         self, table: RankTable, truth: Tensor, generator: torch.Generator
