@@ -32,6 +32,7 @@ _COMMANDS = {
     "advice": "does the advice of a report help, for defects of trained posteriors",
     "plausibility": "could the simulator have made x_o: level and power beside sbi",
     "focus": "power at one observation: focused, at and sbi's LC2ST",
+    "observations": "distances at observations beside the truth there",
     "curvature": "how strongly the curved family is bent",
 }
 
