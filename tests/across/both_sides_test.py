@@ -117,7 +117,15 @@ def test_the_data_side_is_exact(
 
 
 @pytest.mark.parametrize(
-    "problem", [Problem(10), Counts(1), Counts(5), HeavyTails(3)], ids=repr
+    "problem",
+    [
+        Counts(5),
+        *(
+            pytest.param(problem, marks=pytest.mark.slow)
+            for problem in (Problem(10), Counts(1), HeavyTails(3))
+        ),
+    ],
+    ids=repr,
 )
 def test_the_data_side_is_exact_for_discrete_and_heavy_tailed_data(
     problem, within_binomial_band

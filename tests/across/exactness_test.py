@@ -34,7 +34,7 @@ def p_values(make, config, num_pairs, generator, repetitions=REPETITIONS):
 
 
 @pytest.mark.parametrize("config", [UNTRAINED, TRAINED], ids=["untrained", "trained"])
-@pytest.mark.parametrize("dim", [1, 3, 20])
+@pytest.mark.parametrize("dim", [1, 3, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("num_pairs", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("num_samples", [1, 5, 20, 100])
 def test_false_alarms_are_at_the_level(
@@ -47,6 +47,7 @@ def test_false_alarms_are_at_the_level(
     assert within_binomial_band(int((p <= 0.05).sum()), REPETITIONS, 0.05)
 
 
+@pytest.mark.slow
 def test_other_levels_hold_too(make_draws, generator, within_binomial_band):
     def make(n):
         return make_draws(n, 20, 3, generator)
@@ -71,7 +72,9 @@ def test_draws_may_come_by_component(generator, within_binomial_band):
     assert within_binomial_band(int((p <= 0.05).sum()), 100, 0.05)
 
 
-@pytest.mark.parametrize("is_double", ["thetas", "samples"])
+@pytest.mark.parametrize(
+    "is_double", ["thetas", pytest.param("samples", marks=pytest.mark.slow)]
+)
 def test_discrete_parameters_of_mixed_precision_are_tested_exactly(
     generator, within_binomial_band, is_double
 ):
@@ -92,7 +95,9 @@ def test_discrete_parameters_of_mixed_precision_are_tested_exactly(
 
 
 @pytest.mark.parametrize("config", [UNTRAINED, TRAINED], ids=["untrained", "trained"])
-@pytest.mark.parametrize("num_samples", [1, 5, 100])
+@pytest.mark.parametrize(
+    "num_samples", [1, 5, pytest.param(100, marks=pytest.mark.slow)]
+)
 def test_discrete_parameters_are_tested_exactly(
     generator, within_binomial_band, num_samples, config
 ):
@@ -108,16 +113,21 @@ def test_discrete_parameters_are_tested_exactly(
 @pytest.mark.parametrize(
     "probe",
     [
-        "mahalanobis",
-        "energy",
-        "density",
-        "relief",
-        "drift",
-        "quadratic",
         "axes",
-        "blend",
         "centre",
-        "paper-full",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (
+                "mahalanobis",
+                "energy",
+                "density",
+                "relief",
+                "drift",
+                "quadratic",
+                "blend",
+                "paper-full",
+            )
+        ),
     ],
 )
 def test_a_single_probe_is_exact_by_scipy(
@@ -144,7 +154,12 @@ def test_the_null_gives_no_certificate(make_draws, generator):
 
 
 @pytest.mark.parametrize(
-    ("width", "shift"), [(1.0, 0.0), (1.5, 0.0), (0.5, 0.3)], ids=str
+    ("width", "shift"),
+    [
+        (1.5, 0.0),
+        pytest.param(1.0, 0.0, marks=pytest.mark.slow),
+        pytest.param(0.5, 0.3, marks=pytest.mark.slow),
+    ],
 )
 def test_the_certificate_is_below_the_true_deviation(
     make_draws, generator, width, shift
@@ -194,7 +209,11 @@ def test_masses_under_p_are_covered(make_draws, generator):
 
 
 @pytest.mark.parametrize(
-    ("is_half", "dtype"), [("thetas", torch.bfloat16), ("samples", torch.float16)]
+    ("is_half", "dtype"),
+    [
+        ("thetas", torch.bfloat16),
+        pytest.param("samples", torch.float16, marks=pytest.mark.slow),
+    ],
 )
 def test_half_precision_is_tested_exactly(
     generator, within_binomial_band, dtype, is_half

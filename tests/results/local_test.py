@@ -94,7 +94,7 @@ def test_a_far_observation_warns(result):
     assert local.num_effective > 10
 
 
-@pytest.mark.parametrize("dim_x", [1, 5])
+@pytest.mark.parametrize("dim_x", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_local_verdicts_are_local(generator, within_binomial_band, dim_x):
     """q is exact for x_1 < 0 and far too wide for x_1 > 0."""
 

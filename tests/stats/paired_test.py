@@ -71,12 +71,12 @@ NARROW = 0.671
 @pytest.mark.parametrize(
     ("first", "second", "law"),
     [
-        ((0, 1.5), (0, 1.5), gaussian),
-        ((0.5, 1.0), (0.5, 1.0), gaussian),
+        pytest.param((0, 1.5), (0, 1.5), gaussian, marks=pytest.mark.slow),
+        pytest.param((0.5, 1.0), (0.5, 1.0), gaussian, marks=pytest.mark.slow),
         ((0, 1.5), (0, NARROW), gaussian),
         ((0, 1.1), (0, 1.1), gaussian),
-        ((0, 1.0), (0, 1.0), gaussian),
-        ((0, 1.0), (0, 1.0), skewed),
+        pytest.param((0, 1.0), (0, 1.0), gaussian, marks=pytest.mark.slow),
+        pytest.param((0, 1.0), (0, 1.0), skewed, marks=pytest.mark.slow),
         ((0.3, 1.5), (0.3, 1.5), skewed),
     ],
     ids=["wide", "shift", "wide-narrow", "mild", "exact", "skewed", "skewed wide"],

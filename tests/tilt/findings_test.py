@@ -18,7 +18,7 @@ def families(found):
 @pytest.mark.parametrize(
     ("kind", "dim"),
     [
-        (kind, dim)
+        pytest.param(kind, dim, marks=pytest.mark.slow if dim > error.least_dim else ())
         for dim in (1, 3)
         for kind, error in ERRORS.items()
         if error.least_dim <= dim <= error.most_dim
@@ -105,6 +105,7 @@ def test_a_shift_whose_sign_two_features_decide_is_a_shift_with_x(generator, dim
     assert found[0].feature in (0, dim)
 
 
+@pytest.mark.slow
 def test_a_shift_in_a_corner_of_x_is_no_wrong_width(generator):
     """For a sixth of the xs the mean is wrong by three standard deviations."""
     xs, members = noise(generator, num_pairs=1000, dim=4)

@@ -53,6 +53,7 @@ def test_each_family_has_uniform_p_values(generator, within_binomial_band):
         assert count <= 0.1 * runs or within_binomial_band(count, runs, 0.1), family
 
 
+@pytest.mark.slow
 def test_weighted_truths_are_no_error(generator, within_binomial_band):
     """Truths in proportion to w; without the weights they look shifted."""
     runs, rejected, blunder = 200, 0, 0

@@ -105,6 +105,7 @@ def test_processes_give_the_same_as_one(tmp_path):
     assert key == {row.cell: (row.power, row.statistic) for row in two}
 
 
+@pytest.mark.slow
 def test_exact_accuracy_is_for_trained_posteriors(monkeypatch):
     monkeypatch.setattr(runner, "_NUM_EXACT_XS", 2)
     both = make_cells(["outliers-npe"], (0,), methods=(EXACT, "sbc"), num_batches=2)

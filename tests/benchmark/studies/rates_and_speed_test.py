@@ -2,9 +2,12 @@
 
 from argparse import Namespace
 
+import pytest
+
 from sbi_colt.benchmark.studies import rates, speed
 
 
+@pytest.mark.slow
 def test_times_are_added_up_and_compared(monkeypatch):
     """Both are called on one posterior; the times themselves are made up."""
     times = iter([1.0, 4.0, 2.0, 2.0])

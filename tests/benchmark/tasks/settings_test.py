@@ -43,7 +43,13 @@ def test_tasks_leave_the_random_state_alone(name):
     make_task(name, 0).draws(5, 3, seeded())
 
 
-@pytest.mark.parametrize("name", list(SETTINGS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if setting.is_trained else ())
+        for name, setting in SETTINGS.items()
+    ],
+)
 def test_alpha_zero_is_the_null(name, within_binomial_band):
     """SBC's exact p-values over 200 batches at α = 0."""
     # The diffusion's p is what its network makes, however little that has learned.

@@ -105,6 +105,7 @@ def test_the_tree_blurs_by_alpha():
     assert torch.allclose(extra, torch.full((2, 2), 24e-4).double(), atol=8e-4)
 
 
+@pytest.mark.slow
 def test_errors_of_the_tree_grow_with_alpha():
     config = CoLTConfig(probes=("relief",))
     sizes = []

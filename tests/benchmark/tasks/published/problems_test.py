@@ -197,6 +197,7 @@ def test_tempering_finds_the_exact_mixture(x, generator):
     assert torch.allclose(found.std(dim=0), exact.std(dim=0), rtol=0.06)
 
 
+@pytest.mark.slow
 def test_the_epidemics_reference_is_that_of_a_grid(generator):
     """Posterior mean and width of log β and log γ by a sum over a fine grid."""
     problem = PROBLEMS["sir"]

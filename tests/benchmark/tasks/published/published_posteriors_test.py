@@ -53,6 +53,7 @@ def exact_but(width):
     return posterior
 
 
+@pytest.mark.slow
 def test_the_truth_tells_an_exact_posterior_from_a_wide_one(tmp_path, monkeypatch):
     monkeypatch.setattr(trained, "_NUM_DRAWS", 400)
     monkeypatch.setattr(trained, "_NUM_OBSERVATIONS", 4)
