@@ -26,7 +26,13 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sbi_colt.benchmark.row_files import append_rows, rows_so_far
-from sbi_colt.benchmark.studies.shared import QUIET, count_option, out_option
+from sbi_colt.benchmark.studies.shared import (
+    MODELS,
+    QUIET,
+    count_option,
+    only_option,
+    out_option,
+)
 from sbi_colt.benchmark.tables import aligned
 from sbi_colt.benchmark.tasks.published.trained import (
     TRAINED,
@@ -48,13 +54,10 @@ from sbi_colt.tilt.sizes import Errors, measure
 
 OPTIONS = {
     **QUIET,
-    "--models": {
-        "type": Path,
-        "default": Path("published-models"),
-        "metavar": "FOLDER",
-        "help": "folder of the trained posteriors (default: %(default)s)",
-    },
+    **MODELS,
     "--seeds": count_option("number of seeds of the diagnostics (default: 4)", 4),
+    "--simulations": only_option("NUMBER", 1000, 10_000),
+    "--estimator": only_option("NAME", "npe-maf", "npe-nsf", "fmpe"),
     **out_option("named.csv"),
 }
 _NUM_PAIRS, _NUM_DRAWS, _NUM_FMPE_DRAWS = 1000, 100, 20
@@ -87,7 +90,12 @@ class NamedRow:
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Yield a table of what was named for each posterior."""
-    which = [p for p in TRAINED if not p.estimator.startswith("nle")]
+    which = [
+        one
+        for one in TRAINED
+        if one.estimator in options.estimator
+        and one.num_simulations in options.simulations
+    ]
     keys = [NamedKey(p, seed) for p in which for seed in range(options.seeds)]
     done = {row.key for row in rows_so_far(options.out, NamedRow)}
     left = [key for key in keys if key not in done]

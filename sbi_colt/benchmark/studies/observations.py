@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 from sbi_colt.benchmark.row_files import append_rows, rows_so_far
 from sbi_colt.benchmark.studies.shared import (
     JOBS,
+    MODELS,
     QUIET,
     in_parallel_with_bar,
     out_option,
@@ -52,12 +53,7 @@ from sbi_colt.sampling.parallel import one_thread
 OPTIONS = {
     **JOBS,
     **QUIET,
-    "--models": {
-        "type": Path,
-        "default": Path("published-models"),
-        "metavar": "FOLDER",
-        "help": "folder of the trained posteriors (default: %(default)s)",
-    },
+    **MODELS,
     **out_option("observations.csv"),
 }
 _NUM_PAIRS, _NUM_DRAWS = 1000, 500  # of a focused run

@@ -34,7 +34,14 @@ from tqdm.auto import tqdm
 
 from sbi_colt.benchmark.published_table import PublishedRow, Run, published_lines
 from sbi_colt.benchmark.row_files import append_rows, rows_so_far
-from sbi_colt.benchmark.studies.shared import QUIET, count_option, flag, out_option
+from sbi_colt.benchmark.studies.shared import (
+    MODELS,
+    QUIET,
+    count_option,
+    flag,
+    only_option,
+    out_option,
+)
 from sbi_colt.benchmark.tables import aligned
 from sbi_colt.benchmark.tasks.published import PROBLEMS
 from sbi_colt.benchmark.tasks.published.trained import (
@@ -69,21 +76,9 @@ _NUM_LC2ST_DRAWS = 1000  # at each observation
 _NUM_LC2ST_TRIALS = 100  # under the null hypothesis, as in sbi
 
 
-def _only(metavar: str, *names: str | int) -> dict[str, Any]:
-    """Return an option that chooses among the posteriors; by default all of them."""
-    text = f"only these of {', '.join(map(str, names))}"
-    settings = {"type": type(names[0]), "choices": names, "default": names}
-    return {"nargs": "+", "metavar": metavar, "help": text, **settings}
-
-
 OPTIONS = {
     **QUIET,
-    "--models": {
-        "type": Path,
-        "default": Path("published-models"),
-        "metavar": "FOLDER",
-        "help": "folder of trained posteriors (default: %(default)s)",
-    },
+    **MODELS,
     **out_option("published.csv"),
     "--budget": {
         "choices": list(_BUDGETS),
@@ -91,9 +86,9 @@ OPTIONS = {
         "help": "pairs, draws and replicates (default: %(default)s)",
     },
     "--seeds": count_option("number of seeds of the diagnostics (default: 1)", 1),
-    "--task": _only("TASK", *PROBLEMS),
-    "--estimator": _only("NAME", *ESTIMATORS),
-    "--simulations": _only("NUMBER", 1000, 10_000),
+    "--task": only_option("TASK", *PROBLEMS),
+    "--estimator": only_option("NAME", *ESTIMATORS),
+    "--simulations": only_option("NUMBER", 1000, 10_000),
     "--train-only": flag("train and measure the truth, without diagnostics"),
     "--table-only": flag("print the rows of the CSV file, and run nothing"),
 }

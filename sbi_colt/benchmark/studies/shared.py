@@ -17,6 +17,7 @@ from sbi_colt.sampling.parallel import in_parallel
 
 __all__ = [
     "JOBS",
+    "MODELS",
     "QUIET",
     "RESULTS",
     "Problem",
@@ -26,6 +27,7 @@ __all__ = [
     "flag",
     "grid_options",
     "in_parallel_with_bar",
+    "only_option",
     "out_option",
     "seconds_of",
 ]
@@ -65,7 +67,22 @@ def flag(text: str) -> dict[str, Any]:
 
 JOBS: Options = {"--jobs": count_option("number of processes (default: 2)", 2)}
 QUIET: Options = {"--quiet": flag("show no progress bar")}
+MODELS: Options = {
+    "--models": {
+        "type": Path,
+        "default": Path("published-models"),
+        "metavar": "FOLDER",
+        "help": "folder of trained posteriors (default: %(default)s)",
+    }
+}
 RESULTS: Options = {"results": {"type": Path, "help": "the CSV file"}}
+
+
+def only_option(metavar: str, *names: str | int) -> dict[str, Any]:
+    """Return the settings of an option that chooses among names; by default all."""
+    text = f"only these of {', '.join(map(str, names))}"
+    settings = {"type": type(names[0]), "choices": names, "default": names}
+    return {"nargs": "+", "metavar": metavar, "help": text, **settings}
 
 
 def dims_option(text: str) -> Options:
