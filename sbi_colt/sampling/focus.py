@@ -29,7 +29,7 @@ __all__ = ["Weighing", "describe_focus", "find_weighing", "focused_xs"]
 
 _NUM_AT_X_O = 1000  # draws at x_o, which make the proposal and enter no bag
 # Widths of the proposal that pilot runs try, in those of the draws at x_o.
-_WIDENINGS = (1.5, 2.5, 4.0, 8.0)
+_WIDENINGS = (1.5, 2.5, 4.0, 8.0, 16.0)
 _NUM_PILOT, _NUM_PILOT_DRAWS = 30, 200
 _LEAST_NEAR = 20  # xs, to tell whether they come near x_o
 _ENOUGH = 0.2  # share of the draws that thinning should leave at most xs

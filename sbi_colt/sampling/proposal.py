@@ -2,14 +2,19 @@ r"""Parameters from a proposal instead of the prior: near one observation, or a 
 
 With x_o the proposal is a mixture, truncated as a whole to the support of the prior π:
 
-.. math:: π̃(θ) \propto (1 - ε)\, g(θ) + ε\, π(θ), \quad w(θ) = π̃(θ) / π(θ) ,
+.. math:: π̃(θ) \propto (1 - s) \min(g(θ), c\, π(θ)) + s\, π(θ), \quad
+          w(θ) = π̃(θ) / π(θ) ,
 
 where g is a Student t density with mean and covariance of draws from q(· | x_o), wider
-by a factor that a few pilot simulations choose. The draws behind g enter no bag, so
-the test is exact whatever q(· | x_o) is: a wrong one only looks at another place. The
-normaliser cancels in every bag.
+by a factor that a few pilot simulations choose. The cap c is reached by nine tenths of
+these draws: weights are equal where the posterior at x_o is, and fall with the distance
+from it. Without it g / π would grow without bound where the prior falls faster than g,
+as a Gaussian prior does, and a few draws far away would have all the weight of a bag.
+s makes a share ε of the parameters come from the whole prior. The draws behind g enter
+no bag, so the test is exact whatever q(· | x_o) is: a wrong one only looks at another
+place. The normaliser cancels in every bag.
 
-A mixture needs a prior density that is normalised. Where that is not known, ε = 0, and
+A mixture needs a prior density that is normalised. Where that is not known, s = 0, and
 all constants cancel. Where the prior has no density at all, parameters are drawn from
 it and kept with a probability k(θ) ≤ 1 that falls with the distance from the draws at
 x_o, a window: π̃ ∝ π k, and w = k.
@@ -48,6 +53,8 @@ __all__ = [
 ]
 
 _SHARE_OF_PRIOR = 0.1  # ε
+_SHARE_BELOW_CAP = 0.1  # of the draws at x_o
+_NUM_OF_KERNEL = 2**12  # draws from g, which tell the share of it below the cap
 _FREEDOM = 5.0  # degrees of freedom of the t density
 _MAX_ROUNDS = 1000  # of proposals, before the support of the prior counts as missed
 _NUM_OF_PRIOR = 5000  # draws that parameters of pairs are compared with
@@ -126,7 +133,6 @@ class FocusProposal(_NearDraws):
 
     def __init__(self, prior: Any, samples: Tensor, widening: float):
         super().__init__(prior, samples, widening)
-        self.share = _SHARE_OF_PRIOR if is_normalised(prior) else 0.0
         dim = len(self.centre)
         self.log_peak = float(  # of the t density
             math.lgamma((_FREEDOM + dim) / 2)
@@ -134,6 +140,19 @@ class FocusProposal(_NearDraws):
             - dim / 2 * math.log(_FREEDOM * math.pi)
             - self.factor.diagonal().log().sum()
         )
+        self.log_cap = math.inf
+        ratio = self._log_ratio(samples)
+        inside = ratio > -torch.inf
+        if inside.any():
+            self.log_cap = float(ratio[inside].quantile(_SHARE_BELOW_CAP))
+        self.share, self._starts_at_prior = 0.0, False  # s
+        if is_normalised(prior):
+            ratio = self._log_ratio(self._of_kernel(_NUM_OF_KERNEL), is_capped=False)
+            below = (self.log_cap - ratio).clamp_max(0).exp() * (ratio > -torch.inf)
+            kept = float(below.mean())
+            self.share = _share(kept)
+            # Wide kernels are sampled faster from the prior: π̃ is kept more often.
+            self._starts_at_prior = self.log_cap < 0
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Return parameters in the support of the prior."""
@@ -144,13 +163,9 @@ class FocusProposal(_NearDraws):
             if missing <= 0:
                 break
             wanted = 2 * missing + 16
-            noise = torch.randn(wanted, len(self.centre), dtype=torch.float64)
-            chi = torch.distributions.Chi2(_FREEDOM).sample((wanted, 1)).double()
-            near = self.centre + (noise @ self.factor.T) * (_FREEDOM / chi).sqrt()
-            others = torch.as_tensor(self.prior.sample((wanted,))).double().cpu()
-            of_prior = torch.rand(wanted, 1) < self.share
-            thetas = torch.where(of_prior, others, near).float()
-            found.append(thetas[within_support(self.prior, thetas)])
+            thetas, most = self._candidates(wanted)
+            chance = torch.rand(len(thetas), dtype=torch.float64).log()
+            found.append(thetas[chance < self.log_weight(thetas) - most])
         thetas = torch.cat(found)[:number]
         if len(thetas) < number:
             raise ValueError(
@@ -162,13 +177,7 @@ class FocusProposal(_NearDraws):
 
     def log_weight(self, thetas: Tensor) -> Tensor:
         """Return log w of parameters ``(n, d)``; −∞ outside the prior."""
-        weight = self._log_ratio(thetas)
-        if self.share:
-            inside = weight > -torch.inf
-            floor = torch.full_like(weight, math.log(self.share))
-            near = math.log(1 - self.share) + weight
-            weight = torch.where(inside, near.logaddexp(floor), weight)
-        return weight
+        return self._mixed(self._log_ratio(thetas))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density up to a constant."""
@@ -180,11 +189,40 @@ class FocusProposal(_NearDraws):
             return torch.ones(len(thetas), dtype=torch.bool)
         return self._log_ratio(thetas) > math.log(self.share / (1 - self.share))
 
-    def _log_ratio(self, thetas: Tensor) -> Tensor:
-        """Return log g / π; −∞ outside the prior."""
+    def _candidates(self, number: int) -> tuple[Tensor, Tensor]:
+        """Return parameters of which π̃ is a part, and the log of their own weights.
+
+        They come from the mixture without a cap, or from the prior.
+        """
+        thetas = _drawn(self.prior, number)
+        if self._starts_at_prior:
+            return thetas, self._mixed(torch.full((number,), self.log_cap).double())
+        of_prior = torch.rand(number, 1) < self.share
+        thetas = torch.where(of_prior, thetas, self._of_kernel(number))
+        thetas = thetas[within_support(self.prior, thetas)]
+        return thetas, self._mixed(self._log_ratio(thetas, is_capped=False))
+
+    def _of_kernel(self, number: int) -> Tensor:
+        """Return draws from g, ``(number, d)``."""
+        noise = torch.randn(number, len(self.centre), dtype=torch.float64)
+        chi = torch.distributions.Chi2(_FREEDOM).sample((number, 1)).double()
+        spread = (_FREEDOM / chi).sqrt()
+        return (self.centre + (noise @ self.factor.T) * spread).float()
+
+    def _log_ratio(self, thetas: Tensor, is_capped: bool = True) -> Tensor:
+        """Return log of g / π, at most c if it is capped; −∞ outside the prior."""
         log_prior = _log_prior(self.prior, thetas)
         ratio = self.log_peak + self.log_kernel(thetas) - log_prior
-        return torch.where(log_prior > -torch.inf, ratio, -torch.inf)
+        ratio = torch.where(log_prior > -torch.inf, ratio, -torch.inf)
+        return ratio.clamp_max(self.log_cap) if is_capped else ratio
+
+    def _mixed(self, ratio: Tensor) -> Tensor:
+        """Return log ((1 − s) ratio + s), given log ratio; −∞ outside the prior."""
+        if not self.share:
+            return ratio
+        floor = torch.full_like(ratio, math.log(self.share))
+        near = math.log(1 - self.share) + ratio
+        return torch.where(ratio > -torch.inf, near.logaddexp(floor), ratio)
 
 
 class WindowProposal(_NearDraws):
@@ -204,8 +242,7 @@ class WindowProposal(_NearDraws):
     def __init__(self, prior: Any, samples: Tensor, widening: float):
         super().__init__(prior, samples, widening)
         kept = float(self.log_kernel(_drawn(prior, _BLOCK)).exp().mean())
-        share = _SHARE_OF_PRIOR
-        self.floor = share * kept / (1 - share + share * kept)  # s
+        self.floor = _share(kept)  # s
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Return parameters from the prior, kept with the probability k."""
@@ -234,6 +271,11 @@ class WindowProposal(_NearDraws):
     def is_near(self, thetas: Tensor) -> Tensor:
         """Return which parameters are rather from near x_o than from the prior."""
         return self.log_kernel(thetas).exp() * (1 - self.floor) > self.floor
+
+
+def _share(kept: float) -> float:
+    """Return s for a share ε of the prior, if a share of the other part is kept."""
+    return _SHARE_OF_PRIOR * kept / (1 - _SHARE_OF_PRIOR + _SHARE_OF_PRIOR * kept)
 
 
 def _drawn(prior: Any, number: int) -> Tensor:

@@ -81,12 +81,17 @@ def test_an_error_near_x_o_is_found_there_and_the_report_says_where(tmp_path):
 
 @NO_BOUNDS
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["normal", "box", "sampled", "unnormalised"])
+@pytest.mark.parametrize("kind", ["normal", "vague", "box", "sampled", "unnormalised"])
 def test_focused_runs_of_an_exact_posterior_are_at_the_level(
     kind, within_binomial_band
 ):
-    """With the box the proposal and the draws reach over the edge of the prior."""
-    prior, posterior = PRIOR, make_posterior()
+    """With the box the proposal and the draws reach over the edge of the prior.
+
+    A vague posterior is nearly as wide as the prior, so that weights are capped.
+    """
+    prior, posterior, make = PRIOR, make_posterior(), simulator
+    if kind == "vague":
+        posterior, make = vague_posterior, vague_simulator
     if kind in ("sampled", "unnormalised"):
         prior = SampledOnly() if kind == "sampled" else Unnormalised()
     if kind == "box":
@@ -103,6 +108,7 @@ def test_focused_runs_of_an_exact_posterior_are_at_the_level(
             posterior,
             seed,
             prior,
+            make,
             num_simulations=60,
             num_posterior_samples=200,
             num_replicated_pairs=40,
@@ -119,6 +125,26 @@ def test_focused_runs_of_an_exact_posterior_are_at_the_level(
                 for r in p_values
             )
             assert within_binomial_band(alarms, 200, level, band=0.998)
+
+
+def vague_simulator(thetas):
+    return thetas + torch.randn_like(thetas)
+
+
+def vague_posterior(xs, num):
+    return xs / 2 + 0.5**0.5 * torch.randn(num, *xs.shape)
+
+
+@pytest.mark.parametrize("dim", [1, 10])
+def test_draws_are_left_where_the_posterior_is_nearly_as_wide_as_the_prior(dim):
+    """A t density has heavier tails than this prior: far draws would outweigh all."""
+    prior = MultivariateNormal(torch.zeros(dim), torch.eye(dim))
+    options = {"num_simulations": 60, "num_posterior_samples": 100, "num_replicates": 0}
+    report = focused(
+        vague_posterior, 0, prior, vague_simulator, torch.ones(dim), **options
+    )
+    assert report.focus.num_kept >= 25
+    assert report.focus.num_pairs_kept >= 50
 
 
 NOISE = 0.3

@@ -1,7 +1,7 @@
 """Does the focused distance follow the truth from one observation to the next?
 
-The posteriors are those of NPE with 1000 simulations from ``sbi-colt benchmark
-published``; those that its folder lacks are trained. The truth at each of the ten
+The posteriors are those of NPE from ``sbi-colt benchmark published``, by default with
+1000 simulations; those that its folder lacks are trained. The truth at each of the ten
 observations of that study is the accuracy of a classifier (C2ST) between draws of the
 posterior and of the true one. Only posteriors whose truth spans at least 0.15 count.
 
@@ -34,9 +34,11 @@ from sbi_colt.benchmark.studies.shared import (
     MODELS,
     QUIET,
     in_parallel_with_bar,
+    only_option,
     out_option,
 )
 from sbi_colt.benchmark.tables import aligned
+from sbi_colt.benchmark.tasks.published import PROBLEMS
 from sbi_colt.benchmark.tasks.published.trained import (
     TRAINED,
     Trained,
@@ -54,12 +56,14 @@ OPTIONS = {
     **JOBS,
     **QUIET,
     **MODELS,
+    "--task": only_option("TASK", *PROBLEMS),
+    "--simulations": {**only_option("NUMBER", 1000, 10_000), "default": (1000,)},
     **out_option("observations.csv"),
 }
-_NUM_PAIRS, _NUM_DRAWS = 1000, 500  # of a focused run
+_NUM_PAIRS, _NUM_DRAWS = 500, 300  # of a focused run
 _NUM_AT_X = 1000  # draws at x_o for LC2ST
 _SPAN = 0.15  # of the truth, for a posterior to count
-_NUM_OTHERS = 10 * 2500  # simulations of `at` and LC2ST
+_NUM_OTHERS = 10 * 2700  # simulations of `at` and LC2ST
 _METHODS = ("focused", "parameters", "at", "lc2st")
 _WIDTHS = (30, 7, 6, 9, 12, 7, 7)
 
@@ -84,11 +88,13 @@ class ObservationRow:
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
-    """Yield a table of rank correlations; each distance is a row of the CSV file."""
+    """Yield a table of all rows of the CSV file; each distance is a row."""
     asked = [
         which
         for which in TRAINED
-        if which.estimator.startswith("npe") and which.num_simulations == 1000
+        if which.estimator.startswith("npe")
+        and which.task in options.task
+        and which.num_simulations in options.simulations
     ]
     _fill([(which, "truth", 0) for which in asked], options)
     truths = defaultdict(list)
@@ -99,8 +105,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     number = range(len(next(iter(truths.values()))))
     _fill([(p, "focused", i) for i in number for p in chosen], options)
     _fill([(p, method, 0) for p in chosen for method in ("at", "lc2st")], options)
-    rows = rows_so_far(options.out, ObservationRow)
-    yield from observation_lines([row for row in rows if row.key.posterior in chosen])
+    yield from observation_lines(rows_so_far(options.out, ObservationRow))
 
 
 def _fill(
@@ -196,8 +201,10 @@ def _pairs(which: Trained, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 def observation_lines(rows: Sequence[ObservationRow]) -> Iterator[str]:
     """Yield the rank correlations of each posterior, and their means."""
     by_posterior: dict[Trained, list[ObservationRow]] = defaultdict(list)
+    measured = {row.key.posterior for row in rows if row.key.method != "truth"}
     for row in rows:
-        by_posterior[row.key.posterior].append(row)
+        if row.key.posterior in measured:
+            by_posterior[row.key.posterior].append(row)
     yield aligned(("posterior", "C2ST", "span", *_METHODS), *_WIDTHS)
     found: dict[str, list[float]] = defaultdict(list)
     for which, own in by_posterior.items():

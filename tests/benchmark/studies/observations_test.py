@@ -39,7 +39,7 @@ def test_the_table_has_rank_correlations_and_their_means():
 def test_the_command_measures_and_is_resumed(tmp_path, monkeypatch, capsys):
     which = Trained("gaussian-mixture", "npe-maf", 1000)
     settings = {"TRAINED": [which], "_SPAN": 0.0, "_NUM_OTHERS": 500}
-    settings |= {"_NUM_PAIRS": 100, "_NUM_DRAWS": 300}
+    settings |= {"_NUM_PAIRS": 100, "_NUM_DRAWS": 200}
     for name, value in settings.items():
         monkeypatch.setattr(observations, name, value)
     path = tmp_path / "observations.csv"
