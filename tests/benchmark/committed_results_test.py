@@ -17,6 +17,10 @@ from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.advice import AdviceRow, advice_lines
 from sbi_colt.benchmark.studies.efficiency import efficiency_cells, efficiency_lines
 from sbi_colt.benchmark.studies.focus import FocusRow, focus_lines
+from sbi_colt.benchmark.studies.plausibility import (
+    PlausibilityRow,
+    plausibility_lines,
+)
 from sbi_colt.benchmark.studies.power import mean_powers, power_cells, power_lines
 from sbi_colt.benchmark.studies.predictive import PredictiveRow, predictive_lines
 from sbi_colt.benchmark.tables import summarise, table_lines
@@ -39,12 +43,8 @@ def test_the_files_have_each_cell_of_their_grid_once(name, cells):
     assert set(found) == set(cells())
 
 
-def predictive_rows():
-    return row_files.read_rows(RESULTS / "predictive.csv", PredictiveRow)
-
-
-def advice_rows():
-    return row_files.read_rows(RESULTS / "advice.csv", AdviceRow)
+def rows_of(name, kind):
+    return row_files.read_rows(RESULTS / f"{name}.csv", kind)
 
 
 def only(task):
@@ -59,9 +59,10 @@ def only(task):
         lambda: table_lines(only("blind")),
         lambda: table_lines(only("tree")),
         lambda: (RESULTS / "cost.txt").read_text().splitlines()[2:],
-        lambda: predictive_lines(predictive_rows()),
-        lambda: focus_lines(row_files.read_rows(RESULTS / "focus.csv", FocusRow)),
-        lambda: advice_lines(advice_rows()),
+        lambda: predictive_lines(rows_of("predictive", PredictiveRow)),
+        lambda: focus_lines(rows_of("focus", FocusRow)),
+        lambda: advice_lines(rows_of("advice", AdviceRow)),
+        lambda: plausibility_lines(rows_of("plausibility", PlausibilityRow)),
     ],
     ids=[
         "power",
@@ -72,6 +73,7 @@ def only(task):
         "predictive",
         "focus",
         "advice",
+        "plausibility",
     ],
 )
 def test_the_tables_of_the_page_are_those_of_the_files(lines):
