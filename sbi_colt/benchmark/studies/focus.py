@@ -49,7 +49,7 @@ OPTIONS = {
     "--other-runs": count_option("runs of the other methods (default: 40)", 40),
     **out_option("focus.csv"),
 }
-_NUMBERS = (100, 200, 400, 800)
+_NUMBERS = (100, 200, 400)
 _ERRORS = ("near", "none")
 _METHODS = ("focused", "at", "lc2st")
 _NUM_DRAWS = 300
