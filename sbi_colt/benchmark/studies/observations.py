@@ -8,7 +8,8 @@ posterior and of the true one. Only posteriors whose truth spans at least 0.15 c
 Beside the distance of ``diagnose(…, x_o=x_o)`` stand that of its parameter side alone,
 `CoLTResult.at` after a run over the whole prior, and the statistic of sbi's `LC2ST`.
 The last two are amortized: one run serves all observations, and has three times as many
-simulations as a focused run. Spearman's rank correlations are over the ten observations of a posterior.
+simulations as a focused run. Spearman's rank correlations are over the ten observations
+of a posterior.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def _focused(
     which: Trained, posterior: Any, x_o: torch.Tensor, seed: int
 ) -> dict[str, tuple[float, int]]:
     """Return the distances of a focused run, and the simulations that it spent."""
-    report = diagnose(
+    report: Any = diagnose(
         posterior,
         which.problem.prior(),
         which.problem.simulate,
@@ -236,4 +237,5 @@ def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
     first, second = zip(*pairs, strict=True)
     if min(len(set(first)), len(set(second))) < 2:
         return 0.0
-    return float(spearmanr(first, second).statistic)
+    result: Any = spearmanr(first, second)
+    return float(result.statistic)
