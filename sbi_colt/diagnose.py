@@ -183,13 +183,20 @@ def _check_x_o(
 ) -> tuple[tuple[PlausibilityResult, float], Spent]:
     """Return whether the simulator could have made x_o, and its nearness to the xs."""
     start, before = time.perf_counter(), source.num_spent
+    assert spent.weighing is not None
+    assert spent.weighing.proposal is not None
     result = check_observation(
-        posterior, source.prior, source.simulator, x_o, seed=seed, **common
+        posterior,
+        source.prior,
+        source.simulator,
+        x_o,
+        seed=seed,
+        simulated=spent.weighing.simulated,
+        **common,
     )
-    assert spent.proposal is not None
     near = nearness(
         result.x_o,
-        focused_xs(draws, spent.proposal),
+        focused_xs(draws, spent.weighing.proposal),
         generator_from(seed, "nearness"),
     )
     return (result, near), replace(
@@ -267,7 +274,7 @@ def _report(
         replicates=draws.predictive if "predictive" in results else None,
         left_out=spent.left_out,
         failed_share=_failed_share(draws, spent),
-        focus=describe_focus(whole, draws, spent.proposal),
+        focus=describe_focus(whole, draws, spent.weighing),
         observation=observed and observed[0],
         nearness=observed and observed[1],
     )

@@ -19,7 +19,8 @@ components where there are many, summaries that know the shape of x):
     or disconnected set of possible data.
 ``mahalanobis``
     Distance from the mean of all data in units of their covariance, in components and
-    summaries; what the components leave over is one of the features.
+    summaries; where there are many numbers, what the components leave over is one of
+    the features.
 ``extreme``
     The farthest single number of x, by itself or given the other numbers, or the
     farthest component or summary. It sees one wrong number among many, and noise that
@@ -42,7 +43,14 @@ from torch import Tensor
 from sbi_colt.probes.summaries import LEAST_SUMMARISED, summaries, summary_names
 from sbi_colt.results.plausibility_result import PlausibilityResult, StandingOut
 
-__all__ = ["Description", "as_rows", "nearness", "plausibility", "ranked_shares"]
+__all__ = [
+    "Description",
+    "as_rows",
+    "nearest",
+    "nearness",
+    "plausibility",
+    "ranked_shares",
+]
 
 _MAX_RAW = 20  # numbers in x that are components themselves; more are projected
 _NUM_COMPONENTS = 20  # principal components of longer xs
@@ -114,9 +122,11 @@ class Description:
         return squashed - squashed @ self.axes @ self.axes.T
 
     def _raw_features(self, squashed: Tensor) -> Tensor:
-        left = self._left(squashed) / self.left_scale
-        energy = left.square().mean(dim=1, keepdim=True)
-        parts = [squashed @ self.axes, (energy + 1e-12).log()]
+        parts = [squashed @ self.axes]
+        if self.precision is None:  # few numbers may all be near their middle
+            left = self._left(squashed) / self.left_scale
+            energy = left.square().mean(dim=1, keepdim=True)
+            parts.append((energy + 1e-12).log())
         if self.num_summaries:
             parts.append(summaries(squashed, self.x_shape))
         return torch.cat(parts, dim=1)
@@ -269,6 +279,16 @@ def nearness(x_o: Tensor, xs: Tensor, generator: torch.Generator) -> float:
     number = min(_NUM_NEIGHBOURS, len(xs))
     scores = gaps.topk(number, largest=False).values.mean(dim=1)
     return float(ranked_shares(scores, generator)[0])
+
+
+def nearest(x_o: Tensor, xs: Tensor, number: int) -> Tensor:
+    """Return the places of the data ``(n, …)`` that are nearest to an observation."""
+    description = Description(xs)
+    own, others = (
+        description.squashed(as_rows(one)) for one in (x_o.unsqueeze(0).to(xs), xs)
+    )
+    gaps = torch.cdist(own, others)[0]
+    return gaps.topk(min(number, len(xs)), largest=False).indices
 
 
 def _combined(ranked: Mapping[str, Tensor]) -> Tensor:

@@ -182,3 +182,14 @@ def test_nearness_is_exact(within_binomial_band):
         xs = heavy(40, 3, generator)
         found.append(nearness(xs[0], xs[1:], generator) <= 0.1 + 1e-9)
     assert within_binomial_band(sum(found), NUM_REPETITIONS, 0.1)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 5])
+def test_a_few_numbers_at_their_middle_are_no_reason_for_doubt(dim, generator):
+    """The most probable data of all, which parameters explain as well as can be."""
+    xs = 2 * torch.randn(500, dim, generator=generator)
+    found = [
+        plausibility(torch.zeros(dim), part[:99], part[99:], generator).p_value
+        for part in xs.split(250)
+    ]
+    assert min(found) > 0.1

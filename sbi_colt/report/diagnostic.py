@@ -22,6 +22,7 @@ from sbi_colt.draws import Draws
 from sbi_colt.files import refused, write_text
 from sbi_colt.report.figures import plot_report
 from sbi_colt.report.html import report_body, report_page
+from sbi_colt.report.plausibility_text import conclude
 from sbi_colt.report.storage import load_report, save_report
 from sbi_colt.report.text import WIDTH, report_summary
 from sbi_colt.results.colt_result import CoLTResult
@@ -270,6 +271,18 @@ class DiagnosticReport:
         critical = math.sqrt(math.log(2 * probes / level) / 2)
         return min(1.0, (critical + 0.84 * 0.5) / math.sqrt(n))
 
+    @property
+    def conclusion(self) -> str | None:
+        """What all tests at x_o say together, or `None` without x_o.
+
+        ``"wrong"``, ``"unexplained"``, ``"unreached"`` or ``"well"``; see
+        `sbi_colt.report.plausibility_text.conclude`.
+        """
+        if self.observation is None or self.nearness is None:
+            return None
+        tests = (self.p_value, self.observation, self.nearness)
+        return conclude(*tests, self.level).kind
+
     def __str__(self) -> str:
         return self.summary()
 
@@ -351,7 +364,9 @@ class DiagnosticReport:
             "detectable_distance": self.detectable,
             "num_drawn": self.num_drawn,
             "failed_share": self.failed_share,
-            "focus": self.focus and vars(self.focus),
+            "focus": self.focus
+            and {k: _finite(v) for k, v in vars(self.focus).items()},
+            "conclusion": self.conclusion,
             "plausibility_p_value": self.observation and self.observation.p_value,
             "nearness": self.nearness,
             "left_out": self.left_out,

@@ -130,10 +130,10 @@ def conclude(
 ) -> Conclusion:
     """Return which of four things is the case at x_o.
 
-    - x_o is like simulations from the prior, but focused simulations do not come near
-      it: nothing can be said. Either the posterior draws from which they were made are
-      in the wrong place, or no parameters explain x_o.
     - The focused test rejects: the posterior is wrong here.
+    - It does not reject, and x_o is like simulations from the prior, but simulations
+      from posterior draws at x_o do not come near it: nothing can be said. Either these
+      draws are in the wrong place, or no parameters explain x_o.
     - The focused test does not reject, but x_o is implausible, or data from its
       posterior draws are unlike it: the posterior may be right, but no parameters
       explain x_o.
@@ -161,10 +161,12 @@ def conclude(
     is_misfit = predictive is not None and (
         is_unlike or predictive <= _PREDICTIVE_SHARE * level
     )
-    if nearness_p_value <= level and not is_implausible:
-        return Conclusion("unreached", tuple(_unreached(focused_p_value, is_wrong)))
+    is_far = nearness_p_value <= level and not is_implausible
     if is_wrong:
-        return Conclusion("wrong", tuple(_wrong(focused_p_value, is_implausible)))
+        sentences = _wrong(focused_p_value, is_implausible, is_far)
+        return Conclusion("wrong", tuple(sentences))
+    if is_far:
+        return Conclusion("unreached", tuple(_unreached()))
     if is_implausible:
         return Conclusion("unexplained", tuple(_implausible(observation.p_value)))
     if is_misfit and predictive is not None:
@@ -176,18 +178,13 @@ def conclude(
     return Conclusion("well", (text,))
 
 
-def _unreached(p_value: float, is_wrong: bool) -> Iterator[str]:
+def _unreached() -> Iterator[str]:
     yield (
         "The simulations from posterior draws at x_o do not come near x_o, so nothing "
         "can be said about the posterior at x_o. Compared with simulations from the "
         "prior, x_o does not stand out. So either the posterior draws at x_o are in "
         "the wrong place, or no parameters explain x_o in all details."
     )
-    if is_wrong:
-        yield (
-            "The posterior is rejected at the observations that were simulated "
-            f"(p = {p_value:.2g}), but they are not like x_o."
-        )
     yield (
         "What to do: train with more simulations, or another round at x_o, and repeat "
         "the report. If the simulations still do not come near x_o, check the "
@@ -195,11 +192,17 @@ def _unreached(p_value: float, is_wrong: bool) -> Iterator[str]:
     )
 
 
-def _wrong(p_value: float, is_implausible: bool) -> Iterator[str]:
+def _wrong(p_value: float, is_implausible: bool, is_far: bool) -> Iterator[str]:
     yield (
         f"The posterior is wrong at observations like x_o (p = {p_value:.2g}). Do not "
         "use it there before it is mended."
     )
+    if is_far:
+        yield (
+            "Its draws at x_o may be in the wrong place: simulations from them do not "
+            "come near x_o, although x_o does not stand out among simulations from the "
+            "prior."
+        )
     if is_implausible:
         yield (
             "x_o is also unlike what prior and simulator make. A better posterior will "

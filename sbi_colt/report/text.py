@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
@@ -185,14 +186,25 @@ def _at_x_o(
 
 
 def _what_was_tested(focus: Focus) -> str:
-    if focus.widening:
+    if not focus.widening:
+        text = "What was tested: pairs from your proposal, with weights."
+        outside = "where the prior or the proposal has no density; they were not tested"
+    elif math.isfinite(focus.widening):
         text = (
             "What was tested: posteriors at observations like x_o. True parameters "
             f"were simulated from a distribution {focus.widening:g} times as wide as "
-            "the posterior at x_o."
+            "the posterior at x_o; a fifth of it lies around the simulations from the "
+            "prior that are nearest to x_o."
         )
+        outside = "outside the prior, where no true parameter can be"
     else:
-        text = "What was tested: pairs from your proposal, with weights."
+        text = (
+            "What was tested: posteriors at observations from the whole prior, not at "
+            "observations like x_o. True parameters near the posterior draws at x_o "
+            "would leave nearly no draws to compare them with: these draws lie where "
+            "the prior hardly has mass, or the posterior is far too narrow."
+        )
+        outside = "outside the prior, where no true parameter can be"
     text += (
         f" Of {focus.num_draws} posterior draws at each x (an effective number of "
         f"{focus.num_effective:.0f}) {focus.num_kept} were used, at "
@@ -200,10 +212,7 @@ def _what_was_tested(focus: Focus) -> str:
         "weight that the proposal asks for."
     )
     if focus.share_outside > 0:
-        text += (
-            f" {percent(focus.share_outside)} of the draws lie where the prior or the "
-            "proposal has no density; these were not tested."
-        )
+        text += f" {percent(focus.share_outside)} of the draws lie {outside}."
     return text
 
 

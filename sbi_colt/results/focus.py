@@ -19,10 +19,11 @@ class Focus:
         num_kept: Draws at each x that were tested, after thinning.
         num_pairs: Pairs that were simulated or handed in.
         num_pairs_kept: Pairs that were tested on the parameter side.
-        share_outside: Share of posterior draws at which the proposal or the prior has
-            no density; they were not tested.
+        share_outside: Share of posterior draws outside the prior, or where a proposal
+            of the user's own has no density; the latter were not tested.
         widening: How much wider than the posterior draws at x_o the proposal is, in
-            standard deviations; 0 for a proposal of the user's own.
+            standard deviations; 0 for a proposal of the user's own, infinity where
+            parameters were simulated from the whole prior.
     """
 
     num_draws: int

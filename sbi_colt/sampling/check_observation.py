@@ -23,12 +23,14 @@ from sbi_colt.plausibility import plausibility
 from sbi_colt.randomness import generator_from
 from sbi_colt.results.plausibility_result import PlausibilityResult
 from sbi_colt.sampling.at_xs import run_seed, sample_posterior
+from sbi_colt.sampling.focus import NUM_OF_PRIOR, Simulated
 from sbi_colt.sampling.pairs import find_simulator, simulate_at, simulate_pairs
 from sbi_colt.sampling.simulator import Simulator
 
 __all__ = ["LEAST_REFERENCES", "check_observation"]
 
 LEAST_REFERENCES = 99  # fewer cannot reject at the 1% level
+_NUM_REFERENCES = 199
 _LEAST_FITTING = 20
 _MAX_ROUNDS = 4  # simulations at one θ' before it counts as failing
 
@@ -39,12 +41,13 @@ def check_observation(
     simulator: Any,
     x_o: Any,
     *,
-    num_references: int = 199,
-    num_fitting: int = 300,
+    num_references: int = _NUM_REFERENCES,
+    num_fitting: int = NUM_OF_PRIOR - _NUM_REFERENCES,
     num_replicates: int = 5,
     seed: int | None = None,
     num_workers: int = 1,
     show_progress_bar: bool = True,
+    simulated: Simulated | None = None,
     **options: Any,
 ) -> PlausibilityResult:
     """Test whether prior and simulator could have made an observation.
@@ -65,6 +68,8 @@ def check_observation(
         seed: Seed of simulation and sampling.
         num_workers: Processes for simulators and samplers that take one at a time.
         show_progress_bar: Whether to show progress.
+        simulated: Parameters and data of at least ``num_references + num_fitting``
+            simulations from the prior that are already there; by default they are made.
         **options: Further options of `draw_posterior_samples`, but no time limit.
 
     Example:
@@ -92,10 +97,12 @@ def check_observation(
     if known is None:
         raise TypeError("simulator: expected a function of θ, got None.")
     number = num_references + num_fitting
-    thetas, xs = simulate_pairs(prior, known, number, seed=seed, **common)
+    if simulated is None:
+        simulated = simulate_pairs(prior, known, number, seed=seed, **common)
+    thetas, xs = simulated
     observed = as_observation(x_o, xs)
     _warn_if_same(known, thetas[:10], seed)
-    references, fitting = xs[:num_references], xs[num_references:]
+    references, fitting = xs[:num_references], xs[num_references:number]
     replicates = None
     if posterior is not None and num_replicates:
         together = torch.cat([observed.unsqueeze(0), references])

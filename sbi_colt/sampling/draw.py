@@ -18,11 +18,9 @@ from sbi_colt.draws import Draws
 from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.sampling.at_xs import check_dimension, run_seed, sample_posterior
 from sbi_colt.sampling.data_side import add_data_side, draw_for_data_side
-from sbi_colt.sampling.focus import find_weighing
+from sbi_colt.sampling.focus import Weighing, find_weighing
 from sbi_colt.sampling.pairs import PairSource, processed_prior
 from sbi_colt.sampling.proposal import (
-    FocusProposal,
-    WindowProposal,
     warn_if_not_from,
     with_log_weights,
 )
@@ -154,7 +152,7 @@ def make_draws(
             draws, left_out, failed_share = _with_data_side(draws, source, how)
             clock.add("replicates")
     num_spent = source.num_spent - before
-    return draws, Spent(clock.seconds, num_spent, left_out, failed_share, focus)
+    return draws, Spent(clock.seconds, num_spent, left_out, failed_share, weighing)
 
 
 def _check_focus(posterior: Any, parameter_side: bool, x_o: Any, proposal: Any) -> None:
@@ -236,14 +234,15 @@ class Spent:
         left_out: Why there is a simulator but no data side; see `DiagnosticReport`.
         failed_share: Share of the θ' at which the simulator fails, if the data side
             was left out after that was seen.
-        proposal: The proposal of a focused run; `None` for any other run.
+        weighing: How members were weighted: the proposal of a focused run, and what
+            was simulated from the prior for it; `None` for pairs from the prior.
     """
 
     seconds: dict[str, float]
     num_spent: int
     left_out: str = ""
     failed_share: float | None = None
-    proposal: FocusProposal | WindowProposal | None = None
+    weighing: Weighing | None = None
 
 
 class Clock:

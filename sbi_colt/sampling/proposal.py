@@ -5,19 +5,25 @@ With x_o the proposal is a mixture, truncated as a whole to the support of the p
 .. math:: π̃(θ) \propto (1 - s) \min(g(θ), c\, π(θ)) + s\, π(θ), \quad
           w(θ) = π̃(θ) / π(θ) ,
 
-where g is a Student t density with mean and covariance of draws from q(· | x_o), wider
-by a factor that a few pilot simulations choose. The cap c is reached by nine tenths of
-these draws: weights are equal where the posterior at x_o is, and fall with the distance
-from it. Without it g / π would grow without bound where the prior falls faster than g,
-as a Gaussian prior does, and a few draws far away would have all the weight of a bag.
-s makes a share ε of the parameters come from the whole prior. The draws behind g enter
-no bag, so the test is exact whatever q(· | x_o) is: a wrong one only looks at another
-place. The normaliser cancels in every bag.
+where g is a mixture of Student t densities. Four fifths of it have the mean and the
+covariance of draws from q(· | x_o), wider by a factor that a few pilot simulations
+choose. One fifth has the same shape around the parameters of those simulations from the
+prior whose xs are nearest to x_o, so that g also reaches places that q(· | x_o) misses,
+such as a second mode. The cap c is reached by nine tenths of the draws at x_o: weights
+are equal where the posterior at x_o is, and fall with the distance from it. Without it
+g / π would grow without bound where the prior falls faster than g, as a Gaussian prior
+does, and a few draws far away would have all the weight of a bag. s makes a share ε of
+the parameters come from the whole prior. The draws and simulations behind g enter no
+bag, so the test is exact whatever q(· | x_o) is. The normaliser cancels in every bag.
+
+Draws of q outside the prior have the weight c. The true posterior has none there, so
+that any weight keeps the test exact, and a posterior that leaks is found.
 
 A mixture needs a prior density that is normalised. Where that is not known, s = 0, and
-all constants cancel. Where the prior has no density at all, parameters are drawn from
-it and kept with a probability k(θ) ≤ 1 that falls with the distance from the draws at
-x_o, a window: π̃ ∝ π k, and w = k.
+all constants cancel. Where the prior has no density in the space of parameters (it can
+only be sampled, or its draws are discrete or lie on a surface), parameters are drawn
+from it and kept with a probability k(θ) ≤ 1 that falls with the distance from the
+centres of g, a window: π̃ ∝ π k, and w = k. The widest window is the whole prior.
 """
 
 from __future__ import annotations
@@ -53,6 +59,7 @@ __all__ = [
 ]
 
 _SHARE_OF_PRIOR = 0.1  # ε
+_SHARE_OF_NEIGHBOURS = 0.2  # of g, around simulations near x_o
 _SHARE_BELOW_CAP = 0.1  # of the draws at x_o
 _NUM_OF_KERNEL = 2**12  # draws from g, which tell the share of it below the cap
 _FREEDOM = 5.0  # degrees of freedom of the t density
@@ -62,36 +69,67 @@ _MAX_SUMS = 50  # pairs of parameters whose sums are compared
 _NOT_OF_PRIOR = 1e-4
 _BLOCK = 2**16  # members that are weighted at once, and draws of a window at once
 _MAX_WINDOW_ROUNDS = 50  # of draws from a prior without a density
+_NUM_LOOKED_AT = 500  # draws that tell whether a prior fills the space
 
 
 def make_focus_proposal(
-    prior: Any, samples: Tensor, widening: float
+    prior: Any, samples: Tensor, neighbours: Tensor, widening: float
 ) -> FocusProposal | WindowProposal:
-    """Return the proposal near draws from q(· | x_o) that suits the prior."""
-    kind = WindowProposal if isinstance(prior, SampledPrior) else FocusProposal
-    return kind(prior, samples, widening)
-
-
-class _NearDraws(Distribution):
-    """What both proposals share: a centre and a scale from draws at x_o.
+    """Return the proposal near x_o that suits the prior.
 
     Args:
         prior: The prior, as sbi processed it.
         samples: Draws from q(· | x_o), with shape ``(S, d)``.
+        neighbours: Parameters of simulations near x_o, with shape ``(m, d)``.
+        widening: How much wider than these draws the proposal is; infinity for the
+            whole prior.
+    """
+    has_density = math.isfinite(widening) and _fills_space(prior)
+    kind = FocusProposal if has_density else WindowProposal
+    return kind(prior, samples, neighbours, widening)
+
+
+def _fills_space(prior: Any) -> bool:
+    """Return whether a prior has a density, by its draws: none is on a surface."""
+    if isinstance(prior, SampledPrior):
+        return False
+    drawn = _drawn(prior, _NUM_LOOKED_AT).double()
+    if any(len(column.unique()) < _NUM_LOOKED_AT / 2 for column in drawn.T):
+        return False  # discrete
+    scale = drawn.std(dim=0).clamp_min(1e-300)
+    points = (drawn - drawn.mean(dim=0)) / scale
+    return float(torch.linalg.eigvalsh(points.T @ points / len(points))[0]) > 1e-9
+
+
+class _NearDraws(Distribution):
+    """What both proposals share: centres and a scale from draws at x_o.
+
+    Args:
+        prior: The prior, as sbi processed it.
+        samples: Draws from q(· | x_o), with shape ``(S, d)``.
+        neighbours: Parameters of simulations near x_o, with shape ``(m, d)``.
         widening: How much wider than these draws the proposal is.
     """
 
-    def __init__(self, prior: Any, samples: Tensor, widening: float):
+    def __init__(
+        self, prior: Any, samples: Tensor, neighbours: Tensor, widening: float
+    ):
         samples = samples.double().cpu()
         dim = samples.shape[1]
         self.prior, self.widening = prior, widening
         self.centre = samples.mean(dim=0)
+        self.centres = torch.cat([self.centre.unsqueeze(0), neighbours.double().cpu()])
+        share = _SHARE_OF_NEIGHBOURS if len(neighbours) else 0.0
+        self.shares = torch.full((len(self.centres),), share / max(1, len(neighbours)))
+        self.shares[0] = 1 - share  # of the centres in g, (m + 1,)
         scale = samples.std(dim=0).clamp_min(1e-12)
         points = (samples - self.centre) / scale
         correlation = points.T @ points / max(len(points) - 1, 1)
         correlation.diagonal().add_(1e-6)
         factor = torch.linalg.cholesky(correlation)
-        self.factor = widening * scale.unsqueeze(1) * factor  # (d, d)
+        # Of the infinite width the kernel is constant: its factor is not used.
+        width = widening if math.isfinite(widening) else 1.0
+        self.factor = width * scale.unsqueeze(1) * factor  # (d, d)
         super().__init__(event_shape=torch.Size([dim]), validate_args=False)
 
     @property
@@ -109,30 +147,57 @@ class _NearDraws(Distribution):
         raise NotImplementedError
 
     def is_near(self, thetas: Tensor) -> Tensor:
-        """Return which parameters are rather from near x_o than from the prior."""
+        """Return which parameters rather belong to the draws at x_o than elsewhere.
+
+        The others belong to the prior's share, or to the simulations nearest to x_o.
+        """
+        own, *others = self._log_parts(thetas).T
+        return own > torch.stack([*others, self._log_floor(thetas)]).logsumexp(dim=0)
+
+    def _log_floor(self, thetas: Tensor) -> Tensor:
+        """Return the log of the prior's share, in the units of `log_kernel`, (n,)."""
         raise NotImplementedError
 
+    def is_outside(self, thetas: Tensor) -> Tensor:
+        """Return which parameters lie outside the support of the prior, ``(n,)``."""
+        thetas = thetas.detach().cpu().float()
+        return ~torch.as_tensor(within_support(self.prior, thetas)).bool().cpu()
+
     def log_kernel(self, thetas: Tensor) -> Tensor:
-        """Return the log of the t density over its largest value, ``(n,)``."""
-        centred = (thetas.double().cpu() - self.centre).T
-        points = torch.linalg.solve_triangular(self.factor, centred, upper=False)
+        """Return log g over the largest value of one t density, ``(n,)``."""
+        return self._log_parts(thetas).logsumexp(dim=1)
+
+    def _log_parts(self, thetas: Tensor) -> Tensor:
+        """Return the log of what each centre adds to `log_kernel`, ``(n, m + 1)``."""
+        if not math.isfinite(self.widening):
+            return torch.zeros(len(thetas), 1, dtype=torch.float64)
+        points, centres = (
+            torch.linalg.solve_triangular(
+                self.factor, (own.double().cpu() - self.centre).T, upper=False
+            ).T
+            for own in (thetas, self.centres)
+        )
         power = -(_FREEDOM + len(self.centre)) / 2
-        return power * (points.square().sum(dim=0) / _FREEDOM).log1p()
+        parts = power * (torch.cdist(points, centres).square() / _FREEDOM).log1p()
+        return parts + self.shares.double().log()
 
 
 class FocusProposal(_NearDraws):
-    """The mixture of a t density around posterior draws and of the prior.
+    """The mixture of t densities around posterior draws and of the prior.
 
     A prior whose density may not be normalised has no share in the mixture.
 
     Args:
         prior: The prior, as sbi processed it; with ``sample`` and ``log_prob``.
         samples: Draws from q(· | x_o), with shape ``(S, d)``.
-        widening: How much wider than these draws the t density is.
+        neighbours: Parameters of simulations near x_o, with shape ``(m, d)``.
+        widening: How much wider than these draws the t densities are.
     """
 
-    def __init__(self, prior: Any, samples: Tensor, widening: float):
-        super().__init__(prior, samples, widening)
+    def __init__(
+        self, prior: Any, samples: Tensor, neighbours: Tensor, widening: float
+    ):
+        super().__init__(prior, samples, neighbours, widening)
         dim = len(self.centre)
         self.log_peak = float(  # of the t density
             math.lgamma((_FREEDOM + dim) / 2)
@@ -141,10 +206,12 @@ class FocusProposal(_NearDraws):
             - self.factor.diagonal().log().sum()
         )
         self.log_cap = math.inf
-        ratio = self._log_ratio(samples)
-        inside = ratio > -torch.inf
-        if inside.any():
-            self.log_cap = float(ratio[inside].quantile(_SHARE_BELOW_CAP))
+        for own in (samples, self.centres):  # draws at x_o may all be outside
+            ratio = self._log_ratio(own)
+            inside = ratio > -torch.inf
+            if inside.any():
+                self.log_cap = float(ratio[inside].quantile(_SHARE_BELOW_CAP))
+                break
         self.share, self._starts_at_prior = 0.0, False  # s
         if is_normalised(prior):
             ratio = self._log_ratio(self._of_kernel(_NUM_OF_KERNEL), is_capped=False)
@@ -176,18 +243,19 @@ class FocusProposal(_NearDraws):
         return thetas.reshape(*sample_shape, len(self.centre))
 
     def log_weight(self, thetas: Tensor) -> Tensor:
-        """Return log w of parameters ``(n, d)``; −∞ outside the prior."""
-        return self._mixed(self._log_ratio(thetas))
+        """Return log w of parameters ``(n, d)``; outside the prior the largest one."""
+        ratio = self._log_ratio(thetas)
+        return self._mixed(ratio.where(ratio > -torch.inf, self.log_cap))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density up to a constant."""
         return self.log_weight(value) + _log_prior(self.prior, value)
 
-    def is_near(self, thetas: Tensor) -> Tensor:
-        """Return which parameters are rather from near x_o than from the prior."""
+    def _log_floor(self, thetas: Tensor) -> Tensor:
         if not self.share:
-            return torch.ones(len(thetas), dtype=torch.bool)
-        return self._log_ratio(thetas) > math.log(self.share / (1 - self.share))
+            return torch.full((len(thetas),), -torch.inf, dtype=torch.float64)
+        floor = math.log(self.share / (1 - self.share)) - self.log_peak
+        return floor + _log_prior(self.prior, thetas)
 
     def _candidates(self, number: int) -> tuple[Tensor, Tensor]:
         """Return parameters of which π̃ is a part, and the log of their own weights.
@@ -205,9 +273,10 @@ class FocusProposal(_NearDraws):
     def _of_kernel(self, number: int) -> Tensor:
         """Return draws from g, ``(number, d)``."""
         noise = torch.randn(number, len(self.centre), dtype=torch.float64)
+        centres = self.centres[torch.multinomial(self.shares, number, replacement=True)]
         chi = torch.distributions.Chi2(_FREEDOM).sample((number, 1)).double()
         spread = (_FREEDOM / chi).sqrt()
-        return (self.centre + (noise @ self.factor.T) * spread).float()
+        return (centres + (noise @ self.factor.T) * spread).float()
 
     def _log_ratio(self, thetas: Tensor, is_capped: bool = True) -> Tensor:
         """Return log of g / π, at most c if it is capped; −∞ outside the prior."""
@@ -228,19 +297,22 @@ class FocusProposal(_NearDraws):
 class WindowProposal(_NearDraws):
     """The prior times a bounded window, for a prior that has no density.
 
-    The window is k = (1 − s) κ + s, κ the t density over its largest value, with s such
-    that a share ε of the parameters comes from the whole prior.
+    The window is k = (1 − s) κ + s, κ the mixture g in units of the largest value of a
+    t density, with s such that a share ε of the parameters comes from the whole prior.
 
     Args:
         prior: The prior, with ``sample``.
         samples: Draws from q(· | x_o), with shape ``(S, d)``.
-        widening: How much wider than these draws the window is.
+        neighbours: Parameters of simulations near x_o, with shape ``(m, d)``.
+        widening: How much wider than these draws the window is; infinity for none.
     """
 
     lacks_density = True
 
-    def __init__(self, prior: Any, samples: Tensor, widening: float):
-        super().__init__(prior, samples, widening)
+    def __init__(
+        self, prior: Any, samples: Tensor, neighbours: Tensor, widening: float
+    ):
+        super().__init__(prior, samples, neighbours, widening)
         kept = float(self.log_kernel(_drawn(prior, _BLOCK)).exp().mean())
         self.floor = _share(kept)  # s
 
@@ -256,10 +328,10 @@ class WindowProposal(_NearDraws):
                 thetas = torch.cat(found)[:number]
                 return thetas.reshape(*sample_shape, len(self.centre))
         raise ValueError(
-            "prior: it has no log_prob, so parameters near the posterior at x_o must "
+            "prior: it has no density, so parameters near the posterior at x_o must "
             f"be found among draws from the prior, and of {_BLOCK * _MAX_WINDOW_ROUNDS}"
             f" draws only {sum(map(len, found))} are near; {number} are needed. Hand "
-            "in a prior with log_prob, or use fewer simulations."
+            "in a prior with log_prob if there is one, or use fewer simulations."
         )
 
     def log_weight(self, thetas: Tensor) -> Tensor:
@@ -268,9 +340,9 @@ class WindowProposal(_NearDraws):
         floor = torch.full_like(kernel, self.floor).log()
         return (math.log1p(-self.floor) + kernel).logaddexp(floor)
 
-    def is_near(self, thetas: Tensor) -> Tensor:
-        """Return which parameters are rather from near x_o than from the prior."""
-        return self.log_kernel(thetas).exp() * (1 - self.floor) > self.floor
+    def _log_floor(self, thetas: Tensor) -> Tensor:
+        floor = math.log(self.floor / (1 - self.floor))
+        return torch.full((len(thetas),), floor, dtype=torch.float64)
 
 
 def _share(kept: float) -> float:

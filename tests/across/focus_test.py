@@ -175,11 +175,12 @@ IMPOSSIBLE = torch.tensor([-1.2, 0.4, 0.9, 0.6, 1.0, 0.2])
         ({}, POSSIBLE, "well", "all is well at x_o"),
         ({"width": 1.6}, POSSIBLE, "wrong", "The posterior is wrong at observations"),
         ({}, IMPOSSIBLE, "unexplained", "no parameters explain x_o: x_o is unlike"),
+        # Simulations from the prior near x_o show that its draws are misplaced.
         (
             {"near": POSSIBLE, "shift": 2.5},
             POSSIBLE,
-            "unreached",
-            "do not come near x_o, so nothing can be said",
+            "wrong",
+            "The posterior is wrong at observations",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
@@ -201,6 +202,119 @@ def test_the_four_situations_at_x_o_are_told_apart(options, x_o, kind, words):
         found = conclude(report.p_value, report.observation, report.nearness)
         assert found.kind == kind, seed
         assert text.count("What to do: check the simulator") <= 1
+
+
+def test_nothing_is_said_where_no_simulation_comes_near_x_o():
+    """Of 499 simulations from the prior none is near x_o, and neither are its draws."""
+    prior = MultivariateNormal(torch.zeros(6), torch.eye(6))
+    x_o = torch.tensor([0.9, -0.7, 0.8, -1.0, 0.6, 0.9])
+
+    def make(thetas):
+        return thetas + 0.02 * torch.randn_like(thetas)
+
+    def misplaced(xs, num):
+        near = (xs - x_o).norm(dim=1, keepdim=True) < 0.3
+        means = torch.where(near, xs + 1.5, xs)
+        return means + 0.02 * torch.randn(num, *xs.shape)
+
+    options = {"num_simulations": 200, "methods": ("colt", "predictive")}
+    report = focused(misplaced, 0, prior, make, x_o, config=FIXED, **options)
+    assert report.conclusion == "unreached"
+    text = " ".join(str(report).split())
+    assert "do not come near x_o, so nothing can be said" in text
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_a_mode_that_the_draws_at_x_o_miss_is_found(dim):
+    """x tells |θ| only; near x_o the posterior has the positive parameters alone."""
+    prior = MultivariateNormal(torch.zeros(dim), torch.eye(dim))
+    x_o = torch.ones(dim)
+
+    def make(thetas):
+        return thetas.abs() + 0.05 * torch.randn_like(thetas)
+
+    def one_mode(xs, num):
+        thetas = xs + 0.05 * torch.randn(num, *xs.shape)
+        signs = 2 * torch.randint(2, thetas.shape) - 1
+        near = ((xs - x_o).abs() < 0.3).all(dim=1, keepdim=True)
+        return thetas * torch.where(near, 1, signs)
+
+    options = {"num_simulations": 300, "methods": ("colt",)}
+    report = focused(one_mode, 0, prior, make, x_o, **options)
+    assert report.p_value <= 0.01
+    assert report.conclusion == "wrong"
+
+
+def test_draws_outside_the_prior_are_found():
+    prior = BoxUniform(torch.zeros(2), torch.ones(2))
+
+    def make(thetas):
+        return thetas + 0.2 * torch.randn_like(thetas)
+
+    def leaking(xs, num):
+        return xs + 0.2 * torch.randn(num, *xs.shape)
+
+    options = {"num_simulations": 200, "methods": ("colt",), "config": FIXED}
+    report = focused(leaking, 0, prior, make, torch.tensor([0.05, 0.95]), **options)
+    assert report.rejected
+    assert report.focus.share_outside > 0.2
+    assert "of the draws lie outside the prior" in " ".join(str(report).split())
+
+
+@pytest.mark.parametrize("x_o", [[8.0, 8.0], [-9.0, 3.0]])
+def test_an_impossible_observation_gets_a_report(x_o):
+    """No proposal near such an x_o leaves draws, so the whole prior is taken."""
+    prior = MultivariateNormal(torch.zeros(2), torch.eye(2))
+    options = {"num_simulations": 100, "methods": ("colt",), "config": FIXED}
+    report = focused(vague_posterior, 0, prior, vague_simulator, x_o, **options)
+    assert report.conclusion == "unexplained"
+    text = " ".join(str(report).split())
+    assert "x_o is unlike what prior and simulator make" in text
+
+
+def dirichlet():
+    """Exact draws on the simplex, whose prior has no density in space."""
+    shape = torch.tensor([2.0, 3.0, 4.0])
+
+    def make(thetas):
+        return torch.distributions.Multinomial(30, probs=thetas).sample()
+
+    def exact(xs, num):
+        return torch.distributions.Dirichlet(shape + xs).sample((num,))
+
+    x_o = torch.tensor([8.0, 10.0, 12.0])
+    return torch.distributions.Dirichlet(shape), make, exact, x_o
+
+
+def half_discrete():
+    """A uniform parameter and a coin, which x does not tell."""
+    prior = [
+        BoxUniform(torch.zeros(1), torch.ones(1)),
+        torch.distributions.Bernoulli(0.4 * torch.ones(1)),
+    ]
+
+    def make(thetas):
+        return thetas[:, :1] + 0.1 * torch.rand(len(thetas), 1)
+
+    def exact(xs, num):
+        low, high = (xs - 0.1).clamp(0, 1), xs.clamp(0, 1)
+        first = low + (high - low) * torch.rand(num, len(xs), 1)
+        coins = torch.rand(num, len(xs), 1) < 0.4
+        return torch.cat([first, coins.float()], dim=2)
+
+    return prior, make, exact, torch.tensor([0.5])
+
+
+@pytest.mark.parametrize("problem", [dirichlet, half_discrete])
+def test_a_prior_on_a_surface_is_focused_by_its_own_draws(problem):
+    prior, make, exact, x_o = problem()
+    options = {"num_simulations": 100, "methods": ("colt",)}
+    alarms = 0
+    for seed in range(6):
+        report = focused(exact, seed, prior, make, x_o, **options)
+        assert report.focus.num_kept >= 50
+        alarms += report.rejected
+    assert alarms <= 2  # more have a probability of 0.002 at the level
 
 
 class SampledOnly:
@@ -238,7 +352,7 @@ def test_a_prior_without_a_density_that_hardly_reaches_the_posterior_is_refused(
     def narrow(xs, num):
         return 4.5 + 1e-4 * torch.randn(num, *xs.shape)
 
-    with pytest.raises(ValueError, match="prior: it has no log_prob, so parameters"):
+    with pytest.raises(ValueError, match="prior: it has no density, so parameters"):
         focused(narrow, 0, SampledOnly())
 
 

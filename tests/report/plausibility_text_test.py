@@ -66,7 +66,7 @@ def observed(p_value, without, predictive):
         (0.5, (0.5, 0.5, 0.005), 0.5, "unexplained", "do not look like x_o"),
         (0.5, (0.02, 0.5, 0.005), 0.5, "unexplained", "do not look like x_o"),
         (0.5, (0.5, 0.5, 0.5), 0.01, "unreached", "nothing can be said"),
-        (0.01, (0.5, 0.5, 0.5), 0.01, "unreached", "they are not like x_o"),
+        (0.01, (0.5, 0.5, 0.5), 0.01, "wrong", "may be in the wrong place"),
         # Posterior draws in the wrong place make the predictive score extreme.
         (0.5, (0.02, 0.5, 0.005), 0.01, "unreached", "are in the wrong place"),
     ],
