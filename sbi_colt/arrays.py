@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -274,15 +275,25 @@ def as_observation(x_o: Any, xs: Tensor) -> Tensor:
     """Return one observation like one of the xs, or raise.
 
     Args:
-        x_o: The observation, with the shape of one x, or with a leading axis of one.
+        x_o: The observation, with the shape of one x, or with a leading axis of one. A
+            number where x is a single one.
         xs: Simulated data, with shape ``(n, …)``.
     """
     shape = tuple(xs.shape[1:])
     own = as_output(x_o, "x_o", "an array of numbers").to(xs)
-    if tuple(own.shape) not in (shape, (1, *shape)):
+    known = [shape, (1, *shape), *([()] if shape == (1,) else [])]
+    if tuple(own.shape) not in known:
+        hint = "; reshape it" if own.numel() == math.prod(shape) else ""
+        if own.numel() > math.prod(shape) and own.numel() % math.prod(shape) == 0:
+            hint = "; if it has several trials, the simulator must make as many"
         raise ValueError(
             f"x_o: expected shape {shape}, that of one simulation, got "
-            f"{tuple(own.shape)}."
+            f"{tuple(own.shape)}{hint}."
         )
-    check_finite(own, "x_o")
+    bad = int((~own.isfinite()).sum())
+    if bad:
+        raise ValueError(
+            f"x_o: expected finite values, got {bad} NaN or infinite; train and test "
+            "with an x in which missing numbers are coded as finite ones."
+        )
     return own.reshape(shape)

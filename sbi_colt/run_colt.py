@@ -43,6 +43,8 @@ def run_colt(
     simulator: Any = None,
     num_replicates: int = 6,
     num_replicated_pairs: int | None = None,
+    prior: Any = None,
+    proposal: Any = None,
     **sampling: Any,
 ) -> CoLTResult:
     """Test a posterior with CoLT, in the calling convention of sbi's `run_sbc`.
@@ -71,6 +73,10 @@ def run_colt(
         num_replicates: Simulations from each posterior draw on the data side, M.
         num_replicated_pairs: Pairs that have replicates; by default a sixth of all
             pairs, and at least 50.
+        prior: The prior of ``thetas``, which checks and ``proposal`` need; by default
+            the one that sbi keeps with its posterior.
+        proposal: What ``thetas`` were simulated from, if that is not the prior; see
+            `diagnose`.
         **sampling: Further options of `draw_posterior_samples`, such as
             ``max_sampling_time`` and ``checkpoint``.
 
@@ -101,7 +107,7 @@ def run_colt(
         _check_enough(len(thetas), config.train_fraction)
     draws, _ = make_draws(
         posterior,
-        PairSource(simulator=simulator, thetas=thetas, xs=xs),
+        PairSource(prior, simulator, thetas, xs),
         num_posterior_samples,
         seed=seed,
         num_workers=num_workers,
@@ -111,6 +117,7 @@ def run_colt(
         num_replicates=check_integer("num_replicates", num_replicates, least=1),
         num_replicated_pairs=num_replicated_pairs,
         parameter_side=simulator is None,
+        proposal=proposal,
         **sampling,
     )
     _check_enough(len(draws.predictive or draws), config.train_fraction)

@@ -19,13 +19,11 @@ from sbi_colt.pair_keys import make_pair_keys
 from sbi_colt.sampling.at_xs import check_dimension, run_seed, sample_posterior
 from sbi_colt.sampling.data_side import add_data_side, draw_for_data_side
 from sbi_colt.sampling.focus import Weighing, find_weighing
-from sbi_colt.sampling.pairs import PairSource, processed_prior
-from sbi_colt.sampling.proposal import (
-    warn_if_not_from,
-    with_log_weights,
-)
+from sbi_colt.sampling.origin import warn_if_not_of_prior
+from sbi_colt.sampling.pairs import PairSource
+from sbi_colt.sampling.proposal import with_log_weights
 from sbi_colt.sampling.replicates import ReplicateOptions, TooFewBags, num_replicated
-from sbi_colt.sampling.sbi_internals import default_observation, prior_of
+from sbi_colt.sampling.sbi_internals import default_observation
 
 __all__ = ["Spent", "draw", "draw_at_pairs", "make_draws", "ready_pairs"]
 
@@ -114,8 +112,6 @@ def make_draws(
     bar = show_progress_bar
     common = {"seed": seed, "num_workers": num_workers, "show_progress_bar": bar}
     _check_focus(posterior, parameter_side, x_o, proposal)
-    if x_o is None and proposal is None and not of_prior:
-        _warn_if_of_proposal(posterior, source, seed)
     how = ReplicateOptions(
         num_replicates,
         num_replicated_pairs,
@@ -128,6 +124,8 @@ def make_draws(
         source = source.with_simulator(seed)
     given = (source.prior, source.simulator, source.thetas, x_o, proposal)
     weighing = find_weighing(posterior, *given, **common, **options)
+    if not of_prior:
+        warn_if_not_of_prior(posterior, source, weighing, seed)
     focus = None if weighing is None else weighing.proposal
     if focus is not None:
         source = replace(source, prior=focus)
@@ -171,21 +169,6 @@ def _check_focus(posterior: Any, parameter_side: bool, x_o: Any, proposal: Any) 
             "methods: with x_o or proposal the data side needs the weights of "
             'posterior draws; add "colt", or leave methods out.'
         )
-
-
-def _warn_if_of_proposal(posterior: Any, source: PairSource, seed: int) -> None:
-    """Warn where pairs handed in come from another distribution than the prior.
-
-    The prior is the one handed in, or the one that sbi keeps with its posterior.
-    """
-    if source.thetas is None or source.xs is None:
-        return
-    known = prior_of(posterior)
-    if source.prior is not None:
-        known, _ = processed_prior(source.prior, seed)
-    thetas = as_tensor(source.thetas, "thetas")
-    if known is not None and thetas.ndim == 2 and len(thetas):
-        warn_if_not_from(known, thetas, seed)
 
 
 def _with_data_side(

@@ -58,6 +58,10 @@ class PairSource:
 
     def with_simulator(self, seed: int) -> PairSource:
         """Return the same source with a simulator whose convention is known."""
+        if self.simulator is not None and self.prior is None and self.thetas is None:
+            raise ValueError(
+                "prior: expected a prior to simulate parameters from, got None."
+            )
         known = find_simulator(self.simulator, self.prior, self.thetas, seed)
         return replace(self, simulator=known)
 

@@ -34,13 +34,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from scipy.stats import ks_2samp
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from sbi_colt.checks import warn_caller
 from sbi_colt.draws import Draws
-from sbi_colt.randomness import generator_from, isolated_rng
 from sbi_colt.sampling.sbi_internals import (
     SampledPrior,
     is_normalised,
@@ -54,7 +51,6 @@ __all__ = [
     "check_prior",
     "make_focus_proposal",
     "user_log_weight",
-    "warn_if_not_from",
     "with_log_weights",
 ]
 
@@ -64,9 +60,6 @@ _SHARE_BELOW_CAP = 0.1  # of the draws at x_o
 _NUM_OF_KERNEL = 2**12  # draws from g, which tell the share of it below the cap
 _FREEDOM = 5.0  # degrees of freedom of the t density
 _MAX_ROUNDS = 1000  # of proposals, before the support of the prior counts as missed
-_NUM_OF_PRIOR = 5000  # draws that parameters of pairs are compared with
-_MAX_SUMS = 50  # pairs of parameters whose sums are compared
-_NOT_OF_PRIOR = 1e-4
 _BLOCK = 2**16  # members that are weighted at once, and draws of a window at once
 _MAX_WINDOW_ROUNDS = 50  # of draws from a prior without a density
 _NUM_LOOKED_AT = 500  # draws that tell whether a prior fills the space
@@ -439,48 +432,3 @@ def check_prior(prior: Any) -> None:
             "reject a correct posterior. Hand in the original prior with x_o=…, or "
             "pairs that you simulated as thetas=…, xs=… with prior=… and proposal=…"
         )
-
-
-def warn_if_not_from(prior: Any, thetas: Tensor, seed: int) -> None:
-    """Warn where parameters of pairs do not look like draws from the prior.
-
-    Null hypothesis: the parameters come from the prior. Parameters, sums and
-    differences of two, and sizes of all these are compared with draws from the prior by
-    Kolmogorov–Smirnov tests, with Bonferroni's adjustment, at a level of 1 in 10,000,
-    so that a warning is no accident.
-
-    Args:
-        prior: The prior, as sbi processed it.
-        thetas: Parameters of pairs, with shape ``(N, d)``.
-        seed: Seed of the draws.
-    """
-    thetas = thetas.detach().double().cpu()
-    thetas = thetas[thetas.isfinite().all(dim=1)]
-    with isolated_rng(generator_from(seed, "draws of the prior")):
-        drawn = torch.as_tensor(prior.sample((_NUM_OF_PRIOR,))).double().cpu()
-    if drawn.shape[1:] != thetas.shape[1:] or not len(thetas):
-        return  # that is checked elsewhere
-    middle = drawn.median(dim=0).values
-    scale = (drawn - middle).abs().median(dim=0).values.clamp_min(1e-300)
-    own, of_prior = (_aspects((t - middle) / scale).numpy() for t in (thetas, drawn))
-    p_value = 1.0
-    for column in range(own.shape[1]):
-        compared: Any = ks_2samp(own[:, column], of_prior[:, column], method="asymp")
-        p_value = min(p_value, compared.pvalue * own.shape[1])
-    if p_value > _NOT_OF_PRIOR:
-        return
-    warn_caller(
-        f"thetas: they do not look like draws from the prior (p = {p_value:.1g}). If "
-        "they were simulated from a proposal, such as an earlier round or a truncated "
-        "prior, a correct posterior is rejected: hand in prior=… and proposal=…, or "
-        "use x_o=… If pairs were left out because of their x alone, the verdict on "
-        "parameters is valid."
-    )
-
-
-def _aspects(points: Tensor) -> Tensor:
-    """Return parameters, sums and differences of two, and their sizes, ``(N, c)``."""
-    first, second = torch.combinations(torch.arange(points.shape[1])).T[:, :_MAX_SUMS]
-    one, other = points[:, first], points[:, second]
-    columns = torch.cat([points, one + other, one - other], dim=1)
-    return torch.cat([columns, columns.abs()], dim=1)

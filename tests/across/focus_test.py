@@ -431,6 +431,9 @@ def test_weights_in_a_file_count(tmp_path):
         ({"proposal": PRIOR}, "proposal: it describes pairs that you simulated"),
         ({"x_o": X_O, "proposal": PRIOR}, "x_o, proposal: expected one of them"),
         ({"x_o": torch.zeros(3)}, r"x_o: expected shape \(2,\)"),
+        ({"x_o": torch.zeros(2, 1)}, "got .2, 1.; reshape it"),
+        ({"x_o": torch.zeros(5, 2)}, "several trials, the simulator must make"),
+        ({"x_o": [1.0, float("nan")]}, "x_o: expected finite values, got 1 NaN"),
         ({"x_o": X_O, "methods": ("predictive",)}, "methods: with x_o or proposal"),
     ],
 )
