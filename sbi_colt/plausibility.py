@@ -281,14 +281,25 @@ def nearness(x_o: Tensor, xs: Tensor, generator: torch.Generator) -> float:
     return float(ranked_shares(scores, generator)[0])
 
 
-def nearest(x_o: Tensor, xs: Tensor, number: int) -> Tensor:
-    """Return the places of the data ``(n, …)`` that are nearest to an observation."""
+def nearest(x_o: Tensor, xs: Tensor, number: int, replicates: Tensor) -> Tensor:
+    """Return the places of the data that are as near to an observation as replicates.
+
+    Args:
+        x_o: The observation, with shape ``(…)``.
+        xs: Simulations, with shape ``(n, …)``.
+        number: How many places at most.
+        replicates: Simulations from posterior draws at x_o, with shape ``(m, …)``. No
+            place is farther from x_o than half of these; without them all count.
+    """
     description = Description(xs)
-    own, others = (
-        description.squashed(as_rows(one)) for one in (x_o.unsqueeze(0).to(xs), xs)
+    own, others, again = (
+        description.squashed(as_rows(one.to(xs)))
+        for one in (x_o.unsqueeze(0), xs, replicates.reshape(-1, *x_o.shape))
     )
     gaps = torch.cdist(own, others)[0]
-    return gaps.topk(min(number, len(xs)), largest=False).indices
+    reach = torch.cdist(own, again)[0].median() if len(again) else math.inf
+    order = gaps.argsort()[:number]
+    return order[gaps[order] <= reach]
 
 
 def _combined(ranked: Mapping[str, Tensor]) -> Tensor:

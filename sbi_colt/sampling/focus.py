@@ -16,7 +16,12 @@ from sbi_colt.plausibility import nearest
 from sbi_colt.randomness import derive_seed, generator_from, isolated_rng
 from sbi_colt.results.focus import Focus
 from sbi_colt.sampling.at_xs import sample_posterior
-from sbi_colt.sampling.pairs import find_simulator, processed_prior, simulate_pairs
+from sbi_colt.sampling.pairs import (
+    find_simulator,
+    processed_prior,
+    simulate_at,
+    simulate_pairs,
+)
 from sbi_colt.sampling.proposal import (
     FocusProposal,
     WindowProposal,
@@ -137,14 +142,16 @@ def _focus(
     density = processed_prior(prior, seed)[0]
     thetas, xs = simulated
     x_o = as_observation(x_o, xs)
-    neighbours = thetas[nearest(x_o, xs, _NUM_NEIGHBOURS)]
     own = sample_posterior(
         posterior, x_o.unsqueeze(0), _NUM_AT_X_O, seed=seed, **common, **options
     )
+    samples = own.samples[:, 0]
+    replicates = _replicates(simulator, samples, seed, common["num_workers"])
+    neighbours = thetas[nearest(x_o, xs, _NUM_NEIGHBOURS, replicates)]
 
     def make(widening: float) -> FocusProposal | WindowProposal:
         with isolated_rng(generator_from(seed, "window", str(widening))):
-            return make_focus_proposal(density, own.samples[:, 0], neighbours, widening)
+            return make_focus_proposal(density, samples, neighbours, widening)
 
     tried: list[tuple[float, FocusProposal | WindowProposal]] = []
     for widening in _WIDENINGS:
@@ -165,6 +172,16 @@ def _focus(
             break
     share, best = max(tried, key=lambda one: one[0])
     return best if share >= _LEAST else make(math.inf)
+
+
+def _replicates(
+    simulator: Simulator, samples: Tensor, seed: int, num_workers: int
+) -> Tensor:
+    """Return data of a few draws at x_o, those that could be simulated, ``(n, …)``."""
+    thetas = samples[:_NUM_PILOT].float().cpu()
+    blocks = simulate_at(simulator, thetas, num_workers, seed, "replicates at x_o")
+    made = [x for _, outputs, _ in blocks for x in outputs if x is not None]
+    return torch.stack(made) if made else thetas.new_zeros(0)
 
 
 def focused_xs(draws: Draws, proposal: FocusProposal | WindowProposal) -> Tensor:

@@ -9,12 +9,16 @@ where g is a mixture of Student t densities. Four fifths of it have the mean and
 covariance of draws from q(· | x_o), wider by a factor that a few pilot simulations
 choose. One fifth has the same shape around the parameters of those simulations from the
 prior whose xs are nearest to x_o, so that g also reaches places that q(· | x_o) misses,
-such as a second mode. The cap c is reached by nine tenths of the draws at x_o: weights
-are equal where the posterior at x_o is, and fall with the distance from it. Without it
-g / π would grow without bound where the prior falls faster than g, as a Gaussian prior
-does, and a few draws far away would have all the weight of a bag. s makes a share ε of
-the parameters come from the whole prior. The draws and simulations behind g enter no
-bag, so the test is exact whatever q(· | x_o) is. The normaliser cancels in every bag.
+such as a second mode. These xs are no farther from x_o than half of the data that draws
+from q(· | x_o) make: farther away, a posterior that was trained near x_o need not be
+right.
+
+The cap c is reached by nine tenths of the draws at x_o: weights are equal where the
+posterior at x_o is, and fall with the distance from it. Without it g / π would grow
+without bound where the prior falls faster than g, as a Gaussian prior does, and a few
+draws far away would have all the weight of a bag. s makes a share ε of the parameters
+come from the whole prior. The draws and simulations behind g enter no bag, so the test
+is exact whatever q(· | x_o) is. The normaliser cancels in every bag.
 
 Draws of q outside the prior have the weight c. The true posterior has none there, so
 that any weight keeps the test exact, and a posterior that leaks is found.
