@@ -31,6 +31,7 @@ from sbi_colt.benchmark.tasks.error_sizes import true_size
 from sbi_colt.benchmark.tasks.errors import ERRORS, NULLS, ErrorTask
 from sbi_colt.draws import Draws
 from sbi_colt.randomness import generator_from
+from sbi_colt.results.finding import Finding
 from sbi_colt.run_colt import colt_on_draws
 from sbi_colt.sampling.parallel import one_thread
 from sbi_colt.tilt.bags import choose_members
@@ -110,11 +111,12 @@ def _measure(key: FindingsKey) -> FindingsRow:
         where = (key.kind, repr(key.size), key.dim, key.pairs)
         generator = generator_from(key.seed, *where)
         draws = task.draws(key.pairs, _NUM_DRAWS, generator)
-        bags = choose_members(draws.thetas, draws.samples, generator)
-        found = find_errors(bags, draws.xs.double(), _LEVEL, generator)
         verdict = colt_on_draws(draws, seed=key.seed, show_progress_bar=False)
         p_value = float(f"{verdict.p_value:.4g}")
-        found = found if p_value <= _LEVEL else ()
+        found: Sequence[Finding] = ()
+        if p_value <= _LEVEL:
+            bags = choose_members(draws.thetas, draws.samples, generator)
+            found = find_errors(bags, draws.xs.double(), _LEVEL, generator)
         names = dict.fromkeys(finding.family for finding in found)
         first = ".".join(map(str, found[0].parameters)) if found else ""
         covered = _covered(task, draws)
