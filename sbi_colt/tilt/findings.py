@@ -19,7 +19,9 @@ from sbi_colt.tilt.x_terms import XTerms, make_x_terms
 
 __all__ = ["LEAST_DRAWS", "find_errors"]
 
-LEAST_DRAWS = 10  # with fewer draws per x nothing is named
+# With fewer draws per x, effective ones where they have weights, or with fewer pairs
+# that have as many, nothing is named.
+LEAST_DRAWS, _LEAST_PAIRS = 10, 10
 _NUM_REDRAWS = 999
 # Share of the parameters that must be wrong alike to say it of all of them.
 _MOST = 2 / 3
@@ -48,6 +50,11 @@ def find_errors(
         generator: CPU generator.
     """
     if bags.size <= LEAST_DRAWS:
+        return ()
+    if bags.log_weights is not None:
+        kept = bags.effective_size >= LEAST_DRAWS
+        bags, x_features = bags.at(kept), x_features[kept]
+    if len(bags) < _LEAST_PAIRS:
         return ()
     features, terms = make_features(bags), make_x_terms(x_features)
     evidence = Evidence(

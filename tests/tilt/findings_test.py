@@ -259,3 +259,18 @@ def test_modes_that_q_knows_are_not_merged(generator, family, change):
     found = found_in(truths, xs, samples, generator)
     assert found[0].family == family
     assert "modes" not in {one.pattern for one in found}
+
+
+@pytest.mark.parametrize("spread", [5.0, 50.0])
+@pytest.mark.parametrize("num_samples", [10, 100])
+def test_weights_that_leave_few_draws_name_nothing(generator, num_samples, spread):
+    xs, members = noise(generator, num_samples, 150, 2)
+    weights = spread * torch.randn(num_samples + 1, 150, generator=generator)
+    bags = choose_members(members[0], members[1:], generator, log_weights=weights)
+    assert find_errors(bags, xs.double(), 0.05, generator) == ()
+
+
+@pytest.mark.parametrize("num_pairs", [2, 4, 9])
+def test_nothing_is_named_for_few_pairs(generator, num_pairs):
+    xs, members = noise(generator, num_pairs=num_pairs)
+    assert found_in(members[0], xs, members[1:] + 3, generator) == ()
