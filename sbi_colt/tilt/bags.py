@@ -102,9 +102,8 @@ class Bags:
     @cached_property
     def shrunk(self) -> Tensor:
         """Correlations drawn towards zero by (d / effective size)², ``(N, d, d)``."""
-        shrink = (
-            (self.dim / self.effective_size).clamp_max(1).square().reshape(-1, 1, 1)
-        )
+        shrink = (self.dim / self.effective_size).clamp_max(1).square()
+        shrink = shrink.reshape(-1, 1, 1)
         shrunk = (1 - shrink) * self.correlations
         shrunk.diagonal(dim1=1, dim2=2).fill_(1 + 1e-9)
         return shrunk

@@ -29,6 +29,7 @@ _MAX_STATEMENTS = 3  # about single parameters, for each family
 # Share of the variance of q's draws between xs, and variance of their spreads'
 # logarithms, below which q ignores x.
 _IGNORES_X = 0.02
+_LEAST_IN_THIRD = 3  # pairs in a third of x whose errors have a size
 _THIRDS = ("low", "medium", "high")
 
 
@@ -188,8 +189,12 @@ class _Describing:
         for place in places:
             thirds = self.errors.thirds(self.x_features[:, place])
             for third, errors in zip(_THIRDS, thirds, strict=True):
+                if len(errors.errors) < _LEAST_IN_THIRD:
+                    continue
                 size = measure(errors, family.base, who)
                 found.append((abs(size.z_score), place, third, errors))
+        if not found:  # one value of x for nearly all pairs
+            return places[0], "", self.errors
         return max(found, key=lambda one: one[0])[1:]
 
     def _gain_of(self, found: Sequence[Finding]) -> Gain:

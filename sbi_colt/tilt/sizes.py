@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from scipy.stats import beta, norm
+from scipy.stats import beta, norm, rankdata
 from torch import Tensor
 
 from sbi_colt.tilt.bags import GAP, Bags
@@ -90,8 +90,9 @@ class Errors:
         own_units: Mean of the draws minus the truth, with shape ``(N, d)``.
         reference: Mean of t² of a draw among the others, with shape ``(N, d)``.
         correlations: Correlations of the draws, with shape ``(N, d, d)``.
-        ranks: Ranks of the truths among the draws, with shape ``(N, d)``.
-        radii: Ranks of the truths' distances from the mean, with shape ``(N,)``.
+        ranks: Ranks of the truths among the draws, with shape ``(N, d, 2)``: the ends
+            of the interval in which a rank with random ties is uniform.
+        radii: Ranks of the truths' distances from the mean, with shape ``(N, 2)``.
         is_alone: Whether the truth is far from all draws, with shape ``(N,)``.
         num_draws: The effective number of draws, with shape ``(N,)``.
         num_edges: How many ends of a third of x these pairs have within x: 0 for all
@@ -150,13 +151,23 @@ class Errors:
     def thirds(self, feature: Tensor) -> list[Errors]:
         """Return the errors where a feature of x is low, medium and high.
 
+        Pairs with the same value are in the same third. A third may have no pairs: with
+        two values of x there is no medium one, and with one there are none at all.
+
         Args:
             feature: A feature of x of all pairs, with shape ``(N,)``.
         """
-        made = []
-        for rows, num_edges in zip(
-            feature.argsort().tensor_split(3), (1, 2, 1), strict=True
-        ):
+        ranks = torch.from_numpy(rankdata(feature.numpy())) / (len(feature) + 1)
+        third = (3 * ranks).floor().long()  # (N,)
+        known = third.unique()
+        if len(known) == 1:
+            third = torch.full_like(third, -1)
+        else:  # the smallest values are low, and the largest high
+            third[third == known[0]] = 0
+            third[third == known[-1]] = 2
+        made, order = [], feature.argsort()
+        for number, num_edges in enumerate((1, 2, 1)):
+            rows = order[third[order] == number]
             own = {
                 name: value[rows]
                 for name, value in vars(self).items()
@@ -250,9 +261,8 @@ def _correlation(errors: Errors, first: int, second: int, z: float) -> Size:
     known = float(each.mean())
     # Standard deviations of few draws are noise, alike in both parameters only as far
     # as these are correlated. It makes products of errors smaller than squares.
-    smaller = 1 + (known**2 - 1) * float(
-        (0.5 / (errors.num_draws - 3).clamp_min(2)).mean()
-    )
+    few = float((0.5 / (errors.num_draws - 3).clamp_min(2)).mean())
+    smaller = 1 - few * (1 - known**2)
     # The means of finitely many draws are noise of their own, as correlated as q.
     reference = errors.reference[:, [first, second]].mean(dim=0)
     noise = reference * float((1 / (errors.num_draws + 1)).mean())
@@ -278,17 +288,17 @@ def _shape(errors: Errors, parameter: int, z: float) -> Size:
 
     Which one it is depends on whether the ranks' even or odd polynomials are larger.
     """
-    ranks = errors.ranks[:, parameter]
-    y = 2 * ranks - 1
+    ranks = errors.ranks[:, parameter]  # (N, 2)
+    y = ranks.sum(dim=1) - 1
     odd = [5 * y**3 - 3 * y, y]
     even = [35 * y**4 - 30 * y**2 + 3, 3 * y**2 - 1]
     if max(_z(v) for v in odd) > max(_z(v) for v in even):
-        is_below = ranks < 0.5
-        sign = _sign(float(is_below.double().mean()) - 0.5)
+        is_below = _within(ranks, 0.0, 0.5)
+        sign = _sign(float(is_below.mean()) - 0.5)
         return _share(errors, is_below, 0.5, sign, z, "skew")
     low, high = _CENTRE
-    is_central = (ranks > low) & (ranks < high)
-    share = float(is_central.double().mean())
+    is_central = _within(ranks, low, high)
+    share = float(is_central.mean())
     sign = _sign(high - low - share)  # few truths in the centre: q's tails are heavy
     pattern = "modes" if sign > 0 and _has_gap(errors.errors[:, parameter]) else "tails"
     return _share(errors, is_central, high - low, sign, z, pattern)
@@ -304,8 +314,8 @@ def _has_gap(errors: Tensor) -> bool:
 
 def _radial(errors: Errors, z: float) -> Size:
     """Return the share of truths in the central half of q."""
-    is_central = errors.radii < 0.5
-    sign = _sign(0.5 - float(is_central.double().mean()))
+    is_central = _within(errors.radii, 0.0, 0.5)
+    sign = _sign(0.5 - float(is_central.mean()))
     return _share(errors, is_central, 0.5, sign, z, "tails")
 
 
@@ -331,11 +341,22 @@ def _share(
 
 
 def _ranks(truth: Tensor, members: Tensor, weights: Tensor) -> Tensor:
-    """Return (r + 1/2) / (K + 1), r the draws below the truth and half its ties."""
+    """Return r / (K + 1) and (r + 1 + ties) / (K + 1), r the draws below the truth.
+
+    A rank drawn between the two is exactly uniform if q is right, for any K.
+    """
     size = 1 / weights.square().sum(dim=1)  # K, or the effective number
     below = (weights * (members < truth)).sum(dim=1)
-    below = below + (weights * (members == truth)).sum(dim=1) / 2
-    return (size * below + 0.5) / (size + 1)
+    ties = (weights * (members == truth)).sum(dim=1)
+    ends = torch.stack([size * below, size * (below + ties) + 1], dim=-1)
+    return ends / (size + 1).unsqueeze(-1)
+
+
+def _within(ranks: Tensor, low: float, high: float) -> Tensor:
+    """Return the share of each interval of ranks ``(N, 2)`` that is in a region."""
+    start, end = ranks.T
+    inside = end.clamp_max(high) - start.clamp_min(low)
+    return inside.clamp_min(0) / (end - start)
 
 
 def _unbiased(correlations: Tensor, size: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ def test_intervals_of_all_parameters_hold_together(generator, base):
 
 def test_a_share_has_its_exact_interval(generator):
     """Clopper and Pearson (1934), as SciPy has it."""
-    _, members = noise(generator, 60, 80, 2)
+    _, members = noise(generator, 99, 80, 2)  # half of a hundred is a number of ranks
     size = measure(errors_of(members[0], members[1:], generator), "radial", ())
     exact = binomtest(round(size.value * 80), 80).proportion_ci(0.95)
     assert (size.low, size.high) == pytest.approx((exact.low, exact.high), abs=1e-9)
@@ -189,3 +189,51 @@ def test_the_interval_of_a_ratio_that_cannot_be_told_has_no_end(generator, width
         assert 3 < size.low < width < size.high == pytest.approx(1e3)
     else:
         assert size.low == pytest.approx(1e-3)
+
+
+def _shares(members, generator, base="shape"):
+    """Shares of truths below the median, in the central third or the central half."""
+    bags = choose_members(members[0], members[1:], generator)
+    return measure(Errors.of(bags), base, (0,))
+
+
+@pytest.mark.parametrize("law", ["normal", "coin", "clamped", "rounded"])
+@pytest.mark.parametrize("num_samples", [10, 30])
+def test_shares_of_a_correct_posterior_are_right_for_few_draws_and_ties(
+    generator, num_samples, law
+):
+    _, members = noise(generator, num_samples, 20_000, 2)
+    if law == "coin":
+        members = (members > 0.8).float()
+    elif law == "clamped":
+        members = members.clamp(-0.5, 0.3)
+    elif law == "rounded":
+        members = members.round()
+    size = _shares(members, generator)
+    assert size.value == pytest.approx(size.expected, abs=0.012)
+    size = _shares(members, generator, "radial")
+    assert size.value == pytest.approx(size.expected, abs=0.012)
+
+
+@pytest.mark.parametrize(
+    ("shares", "sizes"),
+    [
+        ((0.5, 0.5), (1, 0, 1)),
+        ((0.8, 0.2), (1, 0, 1)),
+        ((0.2, 0.8), (1, 0, 1)),
+        ((0.2, 0.4, 0.4), (1, 1, 1)),
+        ((1.0,), (0, 0, 0)),
+    ],
+)
+def test_pairs_with_the_same_x_are_in_the_same_third(generator, shares, sizes):
+    counts = [round(300 * share) for share in shares]
+    x = torch.arange(len(shares)).repeat_interleave(torch.tensor(counts)).double()
+    x = x[torch.randperm(300, generator=generator)]
+    _, members = noise(generator, 20, 300, 1)
+    draws = members[1:] * 0.01 - x.reshape(1, -1, 1)  # the errors tell x
+    thirds = errors_of(members[0] * 0.001, draws, generator).thirds(x)
+    assert tuple(int(len(own.errors) > 0) for own in thirds) == sizes
+    found = [own.own_units.round().unique().tolist() for own in thirds]
+    values = [-value for own in found for value in own]
+    assert values == (sorted(values) if len(shares) > 1 else [])
+    assert len(values) == len(set(values)) == (len(shares) if len(shares) > 1 else 0)
