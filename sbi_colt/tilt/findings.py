@@ -68,8 +68,17 @@ def find_errors(
     if named[0].family.name == "shift with x" and _ignores_x(bags):
         return (describe.blindness(named[0]),)
     first, *others = (describe.findings(one) for one in named)
-    found = [*first, *(f for own in others for f in own if describe.is_off(f))]
+    found = [*first, *(f for own in others for f in own if _is_said(f))]
     return tuple(describe.with_gains(found))
+
+
+def _is_said(finding: Finding) -> bool:
+    """Return whether something can be said about a parameter that is not the worst.
+
+    A moment that could be right is no statement. A share is only one number of a wrong
+    shape, which can be wrong although this share is right.
+    """
+    return finding.unit == "share" or finding.is_clear
 
 
 def _ignores_x(bags: Bags) -> bool:
@@ -102,13 +111,12 @@ class _Describing:
         """Return one finding about all parameters, or some about single ones."""
         chosen = [(j,) for j in named.merged] or self._parameters(named.family)
         made = [self._finding(named, who) for who in chosen]
-        # A moment that could be right is no statement about this parameter.
-        made = [one for one in made if self.is_off(one)] or made[:1]
+        made = [one for one in made if _is_said(one)] or made[:1]
         alike = len({(one.sign, one.where, one.feature) for one in made}) == 1
         dim = self.errors.errors.shape[1]
         is_marginal = named.family.base in ("shift", "width")
         if is_marginal and alike and dim > 1 and len(made) >= max(2, _MOST * dim):
-            return [self._finding(named, tuple(range(dim)))]
+            return [self._together(named, made)]
         made = made[:_MAX_STATEMENTS]
         if len(made) == 1:
             return made
@@ -136,11 +144,20 @@ class _Describing:
         whole = self._finding(named, everything)
         return replace(whole, parameters=(), feature=None, where="", pattern="blind")
 
-    def is_off(self, finding: Finding) -> bool:
-        """Return whether the interval of a size leaves out what would be right."""
-        right = {"ratio": 1.0}.get(finding.unit, 0.0)
-        low, high = finding.interval
-        return finding.unit == "share" or not low <= right <= high
+    def _together(self, named: NamedFamily, made: Sequence[Finding]) -> Finding:
+        """Return one finding about parameters that are wrong alike.
+
+        It is about all parameters unless another one is clearly less wrong.
+        """
+        several = tuple(sorted({j for one in made for j in one.parameters}))
+        common = self._finding(named, several)
+        dim = self.errors.errors.shape[1]
+        for other in set(range(dim)) - set(several):
+            own = self._finding(named, (other,))
+            nearer = own.interval[1] if common.sign > 0 else own.interval[0]
+            if common.sign * (common.size - nearer) > 0:
+                return common
+        return self._finding(named, tuple(range(dim)))
 
     def _parameters(self, family: Family) -> list[tuple[int, ...]]:
         """Return the parameters, or pairs of them, that are wrong, the worst first."""

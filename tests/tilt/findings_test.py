@@ -63,6 +63,14 @@ def test_parameters_with_different_errors_have_statements_of_their_own(generator
     assert found[0].gain >= found[1].gain
 
 
+def test_all_parameters_are_wrong_only_if_no_other_is_right(generator):
+    xs, members = noise(generator, num_pairs=600)
+    samples = members[1:] * torch.tensor([1.8, 1.0, 1.8])
+    (found,) = found_in(members[0], xs, samples, generator)
+    assert (found.family, found.parameters) == ("width", (0, 2))
+    assert found.interval[0] <= 1.8 <= found.interval[1]
+
+
 def test_two_errors_are_both_named(generator):
     xs, members = noise(generator, num_pairs=800)
     samples = members[1:].clone()
