@@ -82,15 +82,21 @@ def _is_said(finding: Finding) -> bool:
 
 
 def _ignores_x(bags: Bags) -> bool:
-    """Return whether q's means and spreads hardly differ between xs."""
+    """Return whether q's means and spreads hardly differ between xs.
+
+    Those of every parameter: q uses x if one of them does.
+    """
     weights = bags.weights.unsqueeze(2)
+    size = float(bags.effective_size.mean())
     mean = (weights * bags.members).sum(dim=1)  # (N, d)
     within = (weights * (bags.members - mean.unsqueeze(1)).square()).sum(dim=1)
-    noise = within.mean(dim=0) / bags.size
+    noise = within.mean(dim=0) / size
     between = (mean.var(dim=0) - noise).clamp_min(0)
-    share = float((between / (between + within.mean(0)).clamp_min(1e-300)).mean())
-    spread = float(within.clamp_min(1e-300).log().var(dim=0).mean()) / 4
-    return share < _IGNORES_X and spread < _IGNORES_X + 1 / bags.size
+    share = float((between / (between + within.mean(0)).clamp_min(1e-300)).max())
+    spread = float(within.clamp_min(1e-300).log().var(dim=0).max()) / 4
+    # The largest of several has noise; two standard errors of a variance.
+    least = _IGNORES_X + 2 * (2 / len(bags)) ** 0.5 / size
+    return share < least and spread < least + 1 / size
 
 
 class _Describing:

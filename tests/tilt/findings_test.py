@@ -282,3 +282,20 @@ def test_weights_that_leave_few_draws_name_nothing(generator, num_samples, sprea
 def test_nothing_is_named_for_few_pairs(generator, num_pairs):
     xs, members = noise(generator, num_pairs=num_pairs)
     assert found_in(members[0], xs, members[1:] + 3, generator) == ()
+
+
+@pytest.mark.parametrize("num_samples", [10, 100])
+@pytest.mark.parametrize("dim", [1, 8])
+def test_a_posterior_that_ignores_x_in_all_but_one_parameter_is_not_blind(
+    generator, num_samples, dim
+):
+    xs, members = noise(generator, num_samples, 300, dim)
+    truths, samples = xs + members[0], 2**0.5 * members[1:]
+    (found, *_) = found_in(truths, xs, samples, generator)
+    assert found.pattern == "blind"
+    if dim > 1:  # the first uses what little x knows
+        truths[:, 0] = 0.35 * xs[:, 0] + members[0, :, 0]
+        samples[..., 0] = 0.35 * xs[:, 0] + members[1:, :, 0]
+        found, *_ = found_in(truths, xs, samples, generator)
+        assert (found.family, found.pattern) == ("shift with x", "")
+        assert 0 not in found.parameters
