@@ -144,6 +144,7 @@ class _Naming:
         missing = self._only_missing()
         if left and (missing or self._explaining(left, named) not in _TRANSPORTS):
             moved = [self._alone(name) for name in self._by_transport()]
+            moved.sort(key=lambda one: -one.gain.mean)
             if moved or missing:
                 return moved or [self._alone(MISSING)]
         while left and len(named) < _MAX_NAMED:
