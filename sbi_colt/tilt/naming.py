@@ -153,7 +153,7 @@ class _Naming:
             gain = self._further_gain(name, named) if named else self._gain(name)
             if not named and gain.mean <= 0:
                 return []
-            if named and not self._is_clear(gain, named[0].gain):
+            if named and not self._is_clear(name, gain, named[0].gain):
                 refused.add(base)
                 left = self._without(left, refused)
                 continue
@@ -186,9 +186,14 @@ class _Naming:
         return ()
 
     @staticmethod
-    def _is_clear(gain: Gain, first: Gain) -> bool:
-        """Return whether a further gain is worth a statement."""
-        return gain.mean >= max(_CLEAR * gain.error, _LEAST_SHARE * first.mean)
+    def _is_clear(name: str, gain: Gain, first: Gain) -> bool:
+        """Return whether a further gain is worth a statement.
+
+        A shift may gain much less than the first family: what a tilt of another error
+        leaves does not make the mean wrong.
+        """
+        least = 0.0 if name == "shift" else _LEAST_SHARE * first.mean
+        return gain.mean >= max(_CLEAR * gain.error, least)
 
     @staticmethod
     def _without(left: dict[str, float], refused: set[str]) -> dict[str, float]:

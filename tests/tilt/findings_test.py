@@ -299,3 +299,14 @@ def test_a_posterior_that_ignores_x_in_all_but_one_parameter_is_not_blind(
         found, *_ = found_in(truths, xs, samples, generator)
         assert (found.family, found.pattern) == ("shift with x", "")
         assert 0 not in found.parameters
+
+
+def test_a_shift_is_named_beside_an_error_that_gains_much_more(generator):
+    """Three of eight parameters are much too narrow, and another one is shifted."""
+    xs, members = noise(generator, num_pairs=500, dim=8)
+    samples = members[1:].clone()
+    samples[..., [1, 3, 5]] *= 0.5
+    samples[..., 7] += 0.5
+    found = found_in(members[0], xs, samples, generator)
+    assert families(found) == ["width", "shift"]
+    assert found[-1].parameters == (7,)
