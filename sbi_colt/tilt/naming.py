@@ -51,6 +51,9 @@ _NEARLY = 0.75
 # Share of truths far from all draws between which a region is missing; if more are,
 # q is somewhere else.
 _LEAST_MISSING, _MOST_MISSING = 0.05, 0.6
+# Share from which the draws are far from the truths at every x: q misses no region, but
+# it is somewhere else or much too narrow.
+_ALL_MISSING = 0.95
 # q merges modes if at most this share of the truths expected near their mean are there,
 # and if that is so many standard errors below.
 _GAP, _CLEAR_GAP = 0.75, 4.0
@@ -141,6 +144,9 @@ class _Naming:
     def run(self) -> list[NamedFamily]:
         named: list[NamedFamily] = []
         left, refused = dict(self.alone), set[str]()
+        if len(left) > 1 and float(self._far().double().mean()) > _ALL_MISSING:
+            refused.add(MISSING)
+            left = self._without(left, refused)
         missing = self._only_missing()
         if left and (missing or self._explaining(left, named) not in _TRANSPORTS):
             moved = [self._alone(name) for name in self._by_transport()]
@@ -230,9 +236,7 @@ class _Naming:
         """
         if MISSING not in self.alone:
             return False
-        first = self._family(MISSING).columns[0]
-        is_alone = self.evidence.features.values[..., first] > 1e-6  # (N, M)
-        kept = ~is_alone[torch.arange(len(is_alone)), self.evidence.truth]
+        is_alone, kept = self._is_alone(), ~self._far()
         if not _LEAST_MISSING <= float((~kept).double().mean()) <= _MOST_MISSING:
             return False
         rest = self.evidence.at(kept).tilted(-1e9 * is_alone[kept].double())
@@ -244,6 +248,16 @@ class _Naming:
             for each in (self.evidence, rest)
         )
         return bool(after <= _LITTLE_LEFT * before)
+
+    def _is_alone(self) -> Tensor:
+        """Return whether members are far from all others, with shape ``(N, M)``."""
+        first = self._family(MISSING).columns[0]
+        return self.evidence.features.values[..., first] > 1e-6
+
+    def _far(self) -> Tensor:
+        """Return whether truths are far from all draws, with shape ``(N,)``."""
+        is_alone = self._is_alone()
+        return is_alone[torch.arange(len(is_alone)), self.evidence.truth]
 
     def _merged(self) -> tuple[int, ...]:
         """Return the parameters whose modes q merges, the worst first.
@@ -262,7 +276,10 @@ class _Naming:
         found = near.double().mean(dim=0)
         error = (expected * (1 - expected) / len(truths)).sqrt()
         least = torch.minimum(_GAP * expected, expected - _CLEAR_GAP * error)
-        merged = found < least.clamp_max(UNIFORM_CENTRE)
+        # Not where the truths are so far from all draws that they alone make their
+        # bag's deviation: |t| is nearly √M, on either side.
+        far = truths.square().mean(dim=0) > values.shape[1] / 2
+        merged = (found < least.clamp_max(UNIFORM_CENTRE)) & ~far
         order = (found / expected.clamp_min(1e-12)).argsort()
         return tuple(order[merged[order]].tolist())
 

@@ -310,3 +310,14 @@ def test_a_shift_is_named_beside_an_error_that_gains_much_more(generator):
     found = found_in(members[0], xs, samples, generator)
     assert families(found) == ["width", "shift"]
     assert found[-1].parameters == (7,)
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-3])
+@pytest.mark.parametrize("num_samples", [20, 99])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_draws_at_one_point_are_too_narrow(generator, dim, num_samples, width):
+    """Such as those of a stuck chain: no modes are merged, and no region is missed."""
+    xs, members = noise(generator, num_samples, 300, dim)
+    (found,) = found_in(members[0], xs, width * members[1:], generator)
+    assert (found.family, found.sign) == ("width", -1)
+    assert found.interval[0] == pytest.approx(1e-3)
