@@ -139,8 +139,8 @@ def _number(size: float, right: float = 0.0) -> str:
         >>> _number(1.43, 1.0), _number(1.0042, 1.0), _number(652.0)
         ('1.4', '1.004', '650')
     """
-    rounded = (float(f"{size:.{digits}g}") for digits in range(2, 17))
-    texts = (f"{value:.16g}" for value in rounded)  # 650, not 6.5e+02
+    rounded = (float(f"{size:.{digits}g}") for digits in range(2, 16))
+    texts = (f"{value:.15g}" for value in rounded)  # 650, not 6.5e+02
     return next((text for text in texts if float(text) != right), f"{size:.2g}")
 
 
