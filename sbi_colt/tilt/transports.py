@@ -15,7 +15,6 @@ are like the draws so changed, nothing else is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 
 import torch
 from torch import Tensor
@@ -42,19 +41,12 @@ def transported(bags: Bags, terms: Tensor) -> Iterator[tuple[tuple[str, ...], Ba
     constant = torch.ones(len(bags), 1, dtype=torch.float64)
     of_x = torch.cat([constant, terms.double()], dim=1)
     zero, one = torch.zeros_like(errors), torch.ones_like(errors)
-    designs: dict[str, Tensor] = {}
-    for more, design in {"": constant, WITH_X: of_x}.items():
-        if more and not terms.shape[1]:
-            break
-        designs[more] = design
-        yield ("shift" + more,), _changed(bags, _means(errors, design), one)
+    for design, more in ((constant, ""), (of_x, WITH_X))[: 1 + bool(terms.shape[1])]:
+        moves = _means(errors, design)
+        yield ("shift" + more,), _changed(bags, moves, one)
         yield ("width" + more,), _changed(bags, zero, _spreads(errors, design))
-        for first, second in product(designs, repeat=2):
-            if more in (first, second):  # one of the two may not depend on x
-                moves = _means(errors, designs[first])
-                ratios = _spreads(errors - moves, designs[second])
-                both = "shift" + first, "width" + second
-                yield both, _changed(bags, moves, ratios)
+        both = _changed(bags, moves, _spreads(errors - moves, design))
+        yield ("shift" + more, "width" + more), both
 
 
 def _means(errors: Tensor, design: Tensor) -> Tensor:

@@ -59,13 +59,3 @@ def test_a_transport_undoes_its_error(generator):
     mean = centred.sum(dim=1).squeeze(1) / 99  # of the draws less their truth
     for column in (torch.ones(2000), *xs.T):
         assert abs(float((mean * column).mean())) < 0.1
-
-
-def test_a_shift_that_follows_x_with_a_width_that_does_not(generator):
-    right = 0
-    for _ in range(6):
-        xs = torch.randn(400, 1, generator=generator)
-        samples = 1.7 * gamma(generator, 99, 400, 1) + 0.6 * xs
-        found = found_in(gamma(generator, 400, 1), xs, samples, generator)
-        right += {one.family for one in found} == {"shift with x", "width"}
-    assert right >= 2  # in none if both had to follow x
