@@ -10,6 +10,8 @@ from sbi_colt.results.finding import Finding
 __all__ = ["advise", "describe", "describe_all", "feature_name"]
 
 _MAX_NAMES = 4  # parameters in one statement
+_NOUNS = {"shift": "mean", "radial": "shape", "missing": "shape"}
+_LARGEST = 999.0  # an interval of a ratio that ends beyond has no end
 _WITH_X = " with x"
 
 # What costs nothing comes first: checks, then how long to train, then another network
@@ -98,6 +100,8 @@ def describe(
     if finding.pattern == "blind":
         return "it ignores x"
     base = finding.family.removesuffix(_WITH_X)
+    if not finding.is_clear:
+        return _unclear(finding, names, x_shape)
     text = _WORDS[base](finding, names)
     if finding.feature is not None and finding.where:
         feature = feature_name(finding.feature, x_shape)
@@ -105,9 +109,55 @@ def describe(
     return text
 
 
+def _unclear(finding: Finding, names: tuple[str, ...], x_shape: tuple[int, ...]) -> str:
+    """Return a finding in words whose sign the pairs do not tell."""
+    who, _ = _who(finding, names)
+    base = finding.family.removesuffix(_WITH_X)
+    who = "all parameters" if who == "it" else who
+    what = f"the {_NOUNS.get(base, base)} of {who} is wrong"
+    if base == "correlation":
+        what = f"the correlation of {' and '.join(_chosen(finding, names))} is wrong"
+    if finding.feature is not None:
+        feature = feature_name(finding.feature, x_shape)
+        return f"{what} in a way that depends on {feature}"
+    low, high = finding.interval
+    if finding.unit == "share":
+        return what
+    if finding.unit == "ratio":
+        ends = f"{low:.2g} and {high:.2g} times the right one"
+    else:
+        ends = f"{-low:.2g} too low and {high:.2g} too high"
+        if base == "shift":
+            ends += ", in posterior standard deviations"
+    return f"{what}, its size is unclear: between {ends}"
+
+
+def _number(size: float, right: float = 0.0) -> str:
+    """Return a size with as many digits as tell it from the right one, two at least.
+
+    Example:
+        >>> _number(1.43, 1.0), _number(1.0042, 1.0), _number(652.0)
+        ('1.4', '1.004', '650')
+    """
+    rounded = (float(f"{size:.{digits}g}") for digits in range(2, 16))
+    texts = (f"{value:.15g}" for value in rounded)  # 650, not 6.5e+02
+    return next((text for text in texts if float(text) != right), f"{size:.2g}")
+
+
+def _percent(share: float, right: float = 0.0) -> str:
+    """Return a share with as many digits as tell it from the right one."""
+    texts = (f"{share:.{digits}%}" for digits in range(13))
+    different = (text for text in texts if abs(float(text[:-1]) / 100 - right) > 1e-9)
+    return next(different, f"{share:.0%}")
+
+
+def _chosen(finding: Finding, names: tuple[str, ...]) -> list[str]:
+    return [names[j] for j in finding.parameters]
+
+
 def _who(finding: Finding, names: tuple[str, ...]) -> tuple[str, str]:
     """Return the parameters, and "is" or "are"."""
-    chosen = [names[j] for j in finding.parameters]
+    chosen = _chosen(finding, names)
     if not chosen or (len(chosen) > 1 and len(chosen) == len(names)):
         return "it", "is"
     more = f" and {len(chosen) - _MAX_NAMES} more" if len(chosen) > _MAX_NAMES else ""
@@ -119,8 +169,8 @@ def _shift(finding: Finding, names: tuple[str, ...]) -> str:
     if len(finding.parameters) != 1:  # perhaps in different directions
         return f"{'all parameters' if who == 'it' else who} are shifted"
     state = "too high" if finding.sign > 0 else "too low"
-    text = f"{who} {verb} {state} by {abs(finding.size):.2g} posterior standard"
-    text += " deviations"
+    size = _number(abs(finding.size))
+    text = f"{who} {verb} {state} by {size} posterior standard deviations"
     if not math.isnan(finding.own_units):
         text += f" ({abs(finding.own_units):.2g} in its own units)"
     return text
@@ -128,22 +178,29 @@ def _shift(finding: Finding, names: tuple[str, ...]) -> str:
 
 def _width(finding: Finding, names: tuple[str, ...]) -> str:
     who, verb = _who(finding, names)
+    low, high = finding.interval
     if finding.sign > 0:
         state, ratio, also = "too wide", finding.size, " (under-confident)"
+        least = low if high > _LARGEST else math.nan
     else:
         state, ratio, also = "too narrow", 1 / finding.size, " (over-confident)"
-    return f"{who} {verb} {ratio:.2g} times {state}{also if who == 'it' else ''}"
+        least = 1 / high if low < 1 / _LARGEST else math.nan
+    size = _number(ratio, 1.0)
+    if not math.isnan(least):
+        size = f"at least {_number(least, 1.0)}"
+    return f"{who} {verb} {size} times {state}{also if who == 'it' else ''}"
 
 
 def _correlation(finding: Finding, names: tuple[str, ...]) -> str:
     first, second = (names[j] for j in finding.parameters[:2])
     state = "too high" if finding.sign > 0 else "too low"
-    return f"the correlation of {first} and {second} is {abs(finding.size):.2g} {state}"
+    size = _number(abs(finding.size))
+    return f"the correlation of {first} and {second} is {size} {state}"
 
 
 def _shape(finding: Finding, names: tuple[str, ...]) -> str:
     who, _ = _who(finding, names)
-    share = f"{finding.size:.0%}"
+    share = _percent(finding.size, finding.expected)
     if finding.pattern == "skew":
         return (
             f"it misses the skew of {who}: {share} of true values are below its median"
@@ -175,10 +232,8 @@ def _radial(finding: Finding, names: tuple[str, ...]) -> str:
 
 def _missing(finding: Finding, names: tuple[str, ...]) -> str:
     del names
-    return (
-        "it misses a region, perhaps a mode, with "
-        f"{finding.size:.0%} of the true parameters"
-    )
+    share = _percent(finding.size)
+    return f"it misses a region, perhaps a mode, with {share} of the true parameters"
 
 
 _WORDS = {
@@ -198,7 +253,7 @@ def advise(findings: Sequence[Finding]) -> str:
     first = findings[0]
     if first.pattern == "blind":
         return _CHECK_X
-    if first.pattern == "modes":
+    if first.pattern == "modes" and first.is_clear:
         return _MORE_MODES
     checks = _SAME + (_ALL_OF_X if first.family.endswith(_WITH_X) else "")
     return f"{checks}; then {_LOSS} {_train_again(first)}"
@@ -216,5 +271,7 @@ def _train_again(finding: Finding) -> str:
     if base == "correlation":
         return _CORRELATION
     if base == "width":
+        if not finding.is_clear:
+            return _SHIFT
         return _WIDE if finding.sign > 0 else _NARROW
     return _SHIFT

@@ -38,7 +38,7 @@ class Finding:
         where: Whether the size is that where this feature is ``"low"``, ``"medium"`` or
             ``"high"`` (thirds of the pairs); empty for all xs.
         sign: +1 where q is too high, too wide, too correlated or has tails too heavy;
-            −1 for the opposite.
+            −1 for the opposite. It is known only if `is_clear`.
         size: How large the error is, in ``unit``.
         interval: 95% interval of the size. It allows for the choice of the parameters
             and, for an error that depends on x, of the feature and of its third.
@@ -46,7 +46,8 @@ class Finding:
             ``"ratio"`` (q's width over the right one), ``"correlation"`` (q's minus the
             right one) or ``"share"`` of true parameters: those below the median (skew),
             in the central third (other shapes) or the central half of q (radial), or
-            far from all draws (missing).
+            far from all draws (missing). A ratio is between 0.001 and 1000; an
+            interval that ends there has no end.
         own_units: A shift in the parameter's own units.
         pattern: What a wrong shape is: ``"skew"``, ``"modes"`` or ``"tails"``;
             ``"blind"`` for an error with x of draws that hardly differ between xs.
@@ -69,10 +70,30 @@ class Finding:
     gain: float = math.nan
     gain_se: float = math.nan
 
+    @property
+    def expected(self) -> float:
+        """The size of a correct posterior."""
+        if self.unit == "ratio":
+            return 1.0
+        base = self.family.removesuffix(" with x")
+        if base == "shape":
+            return 0.5 if self.pattern == "skew" else 1 / 3
+        return 0.5 if base == "radial" else 0.0
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out the size of a correct posterior."""
+        low, high = self.interval
+        return not low <= self.expected <= high
+
     def __post_init__(self):
-        # Lists from JSON.
+        # Lists from JSON, which has no NaN.
+        for name in ("size", "own_units", "gain", "gain_se"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, math.nan)
+        ends = (math.nan if end is None else end for end in self.interval)
+        object.__setattr__(self, "interval", tuple(ends))
         object.__setattr__(self, "parameters", tuple(self.parameters))
-        object.__setattr__(self, "interval", tuple(self.interval))
         check_choice("family", self.family, FAMILIES)
         check_choice("unit", self.unit, UNITS)
         check_choice("where", self.where, PLACES)

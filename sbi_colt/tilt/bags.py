@@ -54,6 +54,16 @@ class Bags:
         """Weights of the members, each bag's with sum 1, with shape ``(N, M)``."""
         return normalised(self.log_weights, self.members.shape[:2])
 
+    @property
+    def effective_size(self) -> Tensor:
+        """The effective number of members of each bag, with shape ``(N,)``."""
+        return 1 / self.weights.square().sum(dim=1)
+
+    def at(self, index: Tensor) -> Bags:
+        """Return some of the bags."""
+        known = None if self.log_weights is None else self.log_weights[index]
+        return Bags(self.members[index], self.truth[index], known)
+
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
         weights = self.weights.unsqueeze(2)
@@ -92,8 +102,8 @@ class Bags:
     @cached_property
     def shrunk(self) -> Tensor:
         """Correlations drawn towards zero by (d / effective size)², ``(N, d, d)``."""
-        size = 1 / self.weights.square().sum(dim=1)  # (N,), the effective size
-        shrink = (self.dim / size).clamp_max(1).square().reshape(-1, 1, 1)
+        shrink = (self.dim / self.effective_size).clamp_max(1).square()
+        shrink = shrink.reshape(-1, 1, 1)
         shrunk = (1 - shrink) * self.correlations
         shrunk.diagonal(dim1=1, dim2=2).fill_(1 + 1e-9)
         return shrunk

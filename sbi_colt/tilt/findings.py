@@ -19,7 +19,9 @@ from sbi_colt.tilt.x_terms import XTerms, make_x_terms
 
 __all__ = ["LEAST_DRAWS", "find_errors"]
 
-LEAST_DRAWS = 10  # with fewer draws per x nothing is named
+# With fewer draws per x, effective ones where they have weights, or with fewer pairs
+# that have as many, nothing is named.
+LEAST_DRAWS, _LEAST_PAIRS = 10, 10
 _NUM_REDRAWS = 999
 # Share of the parameters that must be wrong alike to say it of all of them.
 _MOST = 2 / 3
@@ -27,6 +29,7 @@ _MAX_STATEMENTS = 3  # about single parameters, for each family
 # Share of the variance of q's draws between xs, and variance of their spreads'
 # logarithms, below which q ignores x.
 _IGNORES_X = 0.02
+_LEAST_IN_THIRD = 3  # pairs in a third of x whose errors have a size
 _THIRDS = ("low", "medium", "high")
 
 
@@ -49,6 +52,11 @@ def find_errors(
     """
     if bags.size <= LEAST_DRAWS:
         return ()
+    if bags.log_weights is not None:
+        kept = bags.effective_size >= LEAST_DRAWS
+        bags, x_features = bags.at(kept), x_features[kept]
+    if len(bags) < _LEAST_PAIRS:
+        return ()
     features, terms = make_features(bags), make_x_terms(x_features)
     evidence = Evidence(
         features, terms.values, terms.num_single, bags.truth, bags.log_weights
@@ -60,20 +68,35 @@ def find_errors(
     if named[0].family.name == "shift with x" and _ignores_x(bags):
         return (describe.blindness(named[0]),)
     first, *others = (describe.findings(one) for one in named)
-    found = [*first, *(f for own in others for f in own if describe.is_off(f))]
+    found = [*first, *(f for own in others for f in own if _is_said(f))]
     return tuple(describe.with_gains(found))
 
 
+def _is_said(finding: Finding) -> bool:
+    """Return whether something can be said about a parameter that is not the worst.
+
+    A moment that could be right is no statement. A share is only one number of a wrong
+    shape, which can be wrong although this share is right.
+    """
+    return finding.unit == "share" or finding.is_clear
+
+
 def _ignores_x(bags: Bags) -> bool:
-    """Return whether q's means and spreads hardly differ between xs."""
+    """Return whether q's means and spreads hardly differ between xs.
+
+    Those of every parameter: q uses x if one of them does.
+    """
     weights = bags.weights.unsqueeze(2)
+    size = float(bags.effective_size.mean())
     mean = (weights * bags.members).sum(dim=1)  # (N, d)
     within = (weights * (bags.members - mean.unsqueeze(1)).square()).sum(dim=1)
-    noise = within.mean(dim=0) / bags.size
+    noise = within.mean(dim=0) / size
     between = (mean.var(dim=0) - noise).clamp_min(0)
-    share = float((between / (between + within.mean(0)).clamp_min(1e-300)).mean())
-    spread = float(within.clamp_min(1e-300).log().var(dim=0).mean()) / 4
-    return share < _IGNORES_X and spread < _IGNORES_X + 1 / bags.size
+    share = float((between / (between + within.mean(0)).clamp_min(1e-300)).max())
+    spread = float(within.clamp_min(1e-300).log().var(dim=0).max()) / 4
+    # The largest of several has noise; two standard errors of a variance.
+    least = _IGNORES_X + 2 * (2 / len(bags)) ** 0.5 / size
+    return share < least and spread < least + 1 / size
 
 
 class _Describing:
@@ -94,13 +117,12 @@ class _Describing:
         """Return one finding about all parameters, or some about single ones."""
         chosen = [(j,) for j in named.merged] or self._parameters(named.family)
         made = [self._finding(named, who) for who in chosen]
-        # A moment that could be right is no statement about this parameter.
-        made = [one for one in made if self.is_off(one)] or made[:1]
+        made = [one for one in made if _is_said(one)] or made[:1]
         alike = len({(one.sign, one.where, one.feature) for one in made}) == 1
         dim = self.errors.errors.shape[1]
         is_marginal = named.family.base in ("shift", "width")
         if is_marginal and alike and dim > 1 and len(made) >= max(2, _MOST * dim):
-            return [self._finding(named, tuple(range(dim)))]
+            return [self._together(named, made)]
         made = made[:_MAX_STATEMENTS]
         if len(made) == 1:
             return made
@@ -128,11 +150,20 @@ class _Describing:
         whole = self._finding(named, everything)
         return replace(whole, parameters=(), feature=None, where="", pattern="blind")
 
-    def is_off(self, finding: Finding) -> bool:
-        """Return whether the interval of a size leaves out what would be right."""
-        right = {"ratio": 1.0}.get(finding.unit, 0.0)
-        low, high = finding.interval
-        return finding.unit == "share" or not low <= right <= high
+    def _together(self, named: NamedFamily, made: Sequence[Finding]) -> Finding:
+        """Return one finding about parameters that are wrong alike.
+
+        It is about all parameters unless another one is clearly less wrong.
+        """
+        several = tuple(sorted({j for one in made for j in one.parameters}))
+        common = self._finding(named, several)
+        dim = self.errors.errors.shape[1]
+        for other in set(range(dim)) - set(several):
+            own = self._finding(named, (other,))
+            nearer = own.interval[1] if common.sign > 0 else own.interval[0]
+            if common.sign * (common.size - nearer) > 0:
+                return common
+        return self._finding(named, tuple(range(dim)))
 
     def _parameters(self, family: Family) -> list[tuple[int, ...]]:
         """Return the parameters, or pairs of them, that are wrong, the worst first."""
@@ -181,8 +212,12 @@ class _Describing:
         for place in places:
             thirds = self.errors.thirds(self.x_features[:, place])
             for third, errors in zip(_THIRDS, thirds, strict=True):
+                if len(errors.errors) < _LEAST_IN_THIRD:
+                    continue
                 size = measure(errors, family.base, who)
                 found.append((abs(size.z_score), place, third, errors))
+        if not found:  # one value of x for nearly all pairs
+            return places[0], "", self.errors
         return max(found, key=lambda one: one[0])[1:]
 
     def _gain_of(self, found: Sequence[Finding]) -> Gain:

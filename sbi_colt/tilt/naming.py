@@ -51,6 +51,9 @@ _NEARLY = 0.75
 # Share of truths far from all draws between which a region is missing; if more are,
 # q is somewhere else.
 _LEAST_MISSING, _MOST_MISSING = 0.05, 0.6
+# Share from which the draws are far from the truths at every x: q misses no region, but
+# it is somewhere else or much too narrow.
+_ALL_MISSING = 0.95
 # q merges modes if at most this share of the truths expected near their mean are there,
 # and if that is so many standard errors below.
 _GAP, _CLEAR_GAP = 0.75, 4.0
@@ -141,9 +144,13 @@ class _Naming:
     def run(self) -> list[NamedFamily]:
         named: list[NamedFamily] = []
         left, refused = dict(self.alone), set[str]()
+        if len(left) > 1 and float(self._far().double().mean()) > _ALL_MISSING:
+            refused.add(MISSING)
+            left = self._without(left, refused)
         missing = self._only_missing()
         if left and (missing or self._explaining(left, named) not in _TRANSPORTS):
             moved = [self._alone(name) for name in self._by_transport()]
+            moved.sort(key=lambda one: -one.gain.mean)
             if moved or missing:
                 return moved or [self._alone(MISSING)]
         while left and len(named) < _MAX_NAMED:
@@ -152,7 +159,7 @@ class _Naming:
             gain = self._further_gain(name, named) if named else self._gain(name)
             if not named and gain.mean <= 0:
                 return []
-            if named and not self._is_clear(gain, named[0].gain):
+            if named and not self._is_clear(name, gain, named[0].gain):
                 refused.add(base)
                 left = self._without(left, refused)
                 continue
@@ -185,9 +192,14 @@ class _Naming:
         return ()
 
     @staticmethod
-    def _is_clear(gain: Gain, first: Gain) -> bool:
-        """Return whether a further gain is worth a statement."""
-        return gain.mean >= max(_CLEAR * gain.error, _LEAST_SHARE * first.mean)
+    def _is_clear(name: str, gain: Gain, first: Gain) -> bool:
+        """Return whether a further gain is worth a statement.
+
+        A shift may gain much less than the first family: what a tilt of another error
+        leaves does not make the mean wrong.
+        """
+        least = 0.0 if name == "shift" else _LEAST_SHARE * first.mean
+        return gain.mean >= max(_CLEAR * gain.error, least)
 
     @staticmethod
     def _without(left: dict[str, float], refused: set[str]) -> dict[str, float]:
@@ -224,9 +236,7 @@ class _Naming:
         """
         if MISSING not in self.alone:
             return False
-        first = self._family(MISSING).columns[0]
-        is_alone = self.evidence.features.values[..., first] > 1e-6  # (N, M)
-        kept = ~is_alone[torch.arange(len(is_alone)), self.evidence.truth]
+        is_alone, kept = self._is_alone(), ~self._far()
         if not _LEAST_MISSING <= float((~kept).double().mean()) <= _MOST_MISSING:
             return False
         rest = self.evidence.at(kept).tilted(-1e9 * is_alone[kept].double())
@@ -238,6 +248,16 @@ class _Naming:
             for each in (self.evidence, rest)
         )
         return bool(after <= _LITTLE_LEFT * before)
+
+    def _is_alone(self) -> Tensor:
+        """Return whether members are far from all others, with shape ``(N, M)``."""
+        first = self._family(MISSING).columns[0]
+        return self.evidence.features.values[..., first] > 1e-6
+
+    def _far(self) -> Tensor:
+        """Return whether truths are far from all draws, with shape ``(N,)``."""
+        is_alone = self._is_alone()
+        return is_alone[torch.arange(len(is_alone)), self.evidence.truth]
 
     def _merged(self) -> tuple[int, ...]:
         """Return the parameters whose modes q merges, the worst first.
@@ -256,7 +276,10 @@ class _Naming:
         found = near.double().mean(dim=0)
         error = (expected * (1 - expected) / len(truths)).sqrt()
         least = torch.minimum(_GAP * expected, expected - _CLEAR_GAP * error)
-        merged = found < least.clamp_max(UNIFORM_CENTRE)
+        # Not where the truths are so far from all draws that they alone make their
+        # bag's deviation: |t| is nearly √M, on either side.
+        far = truths.square().mean(dim=0) > values.shape[1] / 2
+        merged = (found < least.clamp_max(UNIFORM_CENTRE)) & ~far
         order = (found / expected.clamp_min(1e-12)).argsort()
         return tuple(order[merged[order]].tolist())
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from scipy.stats import beta, norm
+from scipy.stats import beta, norm, rankdata
 from torch import Tensor
 
 from sbi_colt.tilt.bags import GAP, Bags
@@ -31,7 +31,10 @@ __all__ = ["UNIFORM_CENTRE", "Errors", "Size", "measure"]
 
 _MISSED = 0.05  # share of intervals without the true size
 _CENTRE = (1 / 3, 2 / 3)
-_MANY = 1e3  # standard deviations beyond which errors are not squared
+_MOST_CORRELATED = 0.999  # a correlation of errors is between this and its negative
+# Standard deviations at which errors end, and times too wide at which ratios do.
+_MANY = 1e3
+_TIED = 1e-12  # of a bag's deviation: draws with less are all the same
 # Share of a uniform law within half a standard deviation of its mean. A law with one
 # mode has more there, so that one with less has several modes.
 UNIFORM_CENTRE = 12**-0.5
@@ -50,7 +53,8 @@ class Size:
         high: Upper end.
         unit: ``"standard deviations"`` (q's mean minus the truth), ``"ratio"`` (q's
             width over the right one), ``"correlation"`` (q's minus the right one) or
-            ``"share"`` (of true parameters in a region).
+            ``"share"`` (of true parameters in a region). A ratio is between 0.001 and
+            1000; an interval that ends there has no end.
         sign: +1 where q is too high, too wide, too correlated, or has tails too heavy.
         pattern: What a wrong shape is: ``"skew"``, ``"modes"`` or ``"tails"``.
         own_units: A shift in the parameter's own units.
@@ -86,8 +90,9 @@ class Errors:
         own_units: Mean of the draws minus the truth, with shape ``(N, d)``.
         reference: Mean of t² of a draw among the others, with shape ``(N, d)``.
         correlations: Correlations of the draws, with shape ``(N, d, d)``.
-        ranks: Ranks of the truths among the draws, with shape ``(N, d)``.
-        radii: Ranks of the truths' distances from the mean, with shape ``(N,)``.
+        ranks: Ranks of the truths among the draws, with shape ``(N, d, 2)``: the ends
+            of the interval in which a rank with random ties is uniform.
+        radii: Ranks of the truths' distances from the mean, with shape ``(N, 2)``.
         is_alone: Whether the truth is far from all draws, with shape ``(N,)``.
         num_draws: The effective number of draws, with shape ``(N,)``.
         num_edges: How many ends of a third of x these pairs have within x: 0 for all
@@ -111,31 +116,31 @@ class Errors:
         rows = torch.arange(len(bags))
         weights = bags.weights.clone()
         weights[rows, bags.truth] = 0
-        weights /= weights.sum(dim=1, keepdim=True)
-        size = (1 / weights.square().sum(dim=1)).reshape(-1, 1, 1)
-        truth = bags.members[rows, bags.truth].unsqueeze(1)
+        weights /= weights.sum(dim=1, keepdim=True).clamp_min(1e-300)
+        size = 1 / weights.square().sum(dim=1).clamp_min(1e-300)
+        size = size.clamp(2, bags.size).reshape(-1, 1, 1)
+        members = bags.standardised  # squares of members themselves may overflow
+        truth = members[rows, bags.truth].unsqueeze(1)
         column = weights.unsqueeze(2)
-        mean = (column * bags.members).sum(dim=1, keepdim=True)
-        variance = (column * (bags.members - mean).square()).sum(dim=1, keepdim=True)
-        # Unbiased; a constant column has no errors.
+        mean = (column * members).sum(dim=1, keepdim=True)
+        variance = (column * (members - mean).square()).sum(dim=1, keepdim=True)
+        # Unbiased; where all draws are the same, that of the bag with the truth.
         deviation = (variance * size / (size - 1)).sqrt()
-        deviation = torch.where(deviation > 0, deviation, torch.inf)
-        inner = (
-            ((bags.members - mean).square() / deviation.square()) * size / (size - 1)
-        )
+        deviation = torch.where(deviation > _TIED, deviation, 1.0)
+        inner = ((members - mean).square() / deviation.square()) * size / (size - 1)
         inner = torch.minimum(inner, 0.99 * (size - 1))
         outer = (
             inner * size * (size - 2) / (size - 1).square() / (1 - inner / (size - 1))
         )  # of a draw among the others, by leaving it out
-        scaled = (bags.members - mean) / deviation
+        scaled = (members - mean) / deviation
         errors = ((truth - mean) / deviation).clamp(-_MANY, _MANY)
         radius = bags.whitened.square().sum(dim=2)  # (N, M)
         return cls(
             errors.squeeze(1),
-            (mean - truth).squeeze(1),
+            (column * bags.members).sum(dim=1) - bags.members[rows, bags.truth],
             (column * outer).sum(dim=1) * _fewer(size.squeeze(2)),
-            scaled.transpose(1, 2) @ (column * scaled),
-            _ranks(truth, bags.members, column),
+            _unbiased(scaled.transpose(1, 2) @ (column * scaled), size),
+            _ranks(truth, members, column),
             _ranks(
                 radius[rows, bags.truth].reshape(-1, 1, 1), radius.unsqueeze(2), column
             ).squeeze(1),
@@ -146,13 +151,23 @@ class Errors:
     def thirds(self, feature: Tensor) -> list[Errors]:
         """Return the errors where a feature of x is low, medium and high.
 
+        Pairs with the same value are in the same third. A third may have no pairs: with
+        two values of x there is no medium one, and with one there are none at all.
+
         Args:
             feature: A feature of x of all pairs, with shape ``(N,)``.
         """
-        made = []
-        for rows, num_edges in zip(
-            feature.argsort().tensor_split(3), (1, 2, 1), strict=True
-        ):
+        ranks = torch.from_numpy(rankdata(feature.numpy())) / (len(feature) + 1)
+        third = (3 * ranks).floor().long()  # (N,)
+        known = third.unique()
+        if len(known) == 1:
+            third = torch.full_like(third, -1)
+        else:  # the smallest values are low, and the largest high
+            third[third == known[0]] = 0
+            third[third == known[-1]] = 2
+        made, order = [], feature.argsort()
+        for number, num_edges in enumerate((1, 2, 1)):
+            rows = order[third[order] == number]
             own = {
                 name: value[rows]
                 for name, value in vars(self).items()
@@ -221,28 +236,50 @@ def _width(errors: Errors, chosen: list[int], z: float) -> Size:
     reference = errors.reference[:, chosen].mean(dim=0).clamp_min(1e-300)
     # The mean of finitely many draws is noise of its own, on both sides.
     noise = reference * float((1 / (errors.num_draws + 1)).mean())
+    # What is left of a size that is little more than noise is not known.
+    unsure = torch.tensor([_standard_error(each) for each in squares.T]).to(size)
+    is_known = bool((size - noise > z * unsure).all())
     reference, size = reference - noise, (size - noise).clamp_min(1e-300)
+    size = torch.maximum(size, unsure)
     logs = (reference / size).log() / 2  # (p,)
-    value = float(logs.mean())
+    most = math.log(_MANY)
+    value = float(logs.clamp(-most, most).mean())
     error = _standard_error((squares / size).mean(dim=1) / 2, errors.num_edges)
-    low, high = math.exp(value - z * error), math.exp(value + z * error)
-    sign = _sign(value)
+    low, high = max(value - z * error, -most), min(value + z * error, most)
+    if not is_known:
+        high = most
+    if bool((own.abs() >= _MANY).any()):  # and may be much larger
+        low = -most
+    low, high, sign = math.exp(low), math.exp(high), _sign(value)
     return Size(math.exp(value), low, high, "ratio", sign, expected=1.0, quantile=z)
 
 
 def _correlation(errors: Errors, first: int, second: int, z: float) -> Size:
     pair = errors.errors[:, [first, second]]
     pair = pair - pair.mean(dim=0)
-    known = float(errors.correlations[:, first, second].mean())
+    each = errors.correlations[:, first, second]
+    known = float(each.mean())
+    # Standard deviations of few draws are noise, alike in both parameters only as far
+    # as these are correlated. It makes products of errors smaller than squares.
+    few = float((0.5 / (errors.num_draws - 3).clamp_min(2)).mean())
+    smaller = 1 - few * (1 - known**2)
     # The means of finitely many draws are noise of their own, as correlated as q.
-    noise = float((1 / errors.num_draws).mean())
-    scale = (pair.square().mean(dim=0) - noise).clamp_min(1e-300).sqrt()
+    reference = errors.reference[:, [first, second]].mean(dim=0)
+    noise = reference * float((1 / (errors.num_draws + 1)).mean())
+    squares = pair.square()
+    unsure = torch.tensor([_standard_error(own) for own in squares.T]).to(pair)
+    scale = torch.maximum(squares.mean(dim=0) - noise, unsure)
+    scale = scale.clamp_min(1e-300).sqrt()
     a, b = (pair / scale).T
-    right = float((a * b).mean() - noise * known / scale.prod())
-    changes = a * b - right * (a.square() + b.square()) / 2
-    error = _standard_error(changes, errors.num_edges)
-    value = known - right
-    low, high = value - z * error, value + z * error
+    together = smaller * known * float((noise.sqrt() / scale).prod())
+    right = (float((a * b).mean()) - together) / smaller
+    right = min(max(right, -_MOST_CORRELATED), _MOST_CORRELATED)
+    changes = a * b / smaller - right * (a.square() + b.square()) / 2
+    error = _standard_error(changes - each, errors.num_edges)
+    # Fisher's (1921) transformation keeps the ends between -1 and 1.
+    half = z * error / (1 - right**2)
+    ends = (known - math.tanh(math.atanh(right) + side * half) for side in (1, -1))
+    value, (low, high) = known - right, ends
     return Size(value, low, high, "correlation", _sign(value), quantile=z)
 
 
@@ -251,17 +288,17 @@ def _shape(errors: Errors, parameter: int, z: float) -> Size:
 
     Which one it is depends on whether the ranks' even or odd polynomials are larger.
     """
-    ranks = errors.ranks[:, parameter]
-    y = 2 * ranks - 1
+    ranks = errors.ranks[:, parameter]  # (N, 2)
+    y = ranks.sum(dim=1) - 1
     odd = [5 * y**3 - 3 * y, y]
     even = [35 * y**4 - 30 * y**2 + 3, 3 * y**2 - 1]
     if max(_z(v) for v in odd) > max(_z(v) for v in even):
-        is_below = ranks < 0.5
-        sign = _sign(float(is_below.double().mean()) - 0.5)
+        is_below = _within(ranks, 0.0, 0.5)
+        sign = _sign(float(is_below.mean()) - 0.5)
         return _share(errors, is_below, 0.5, sign, z, "skew")
     low, high = _CENTRE
-    is_central = (ranks > low) & (ranks < high)
-    share = float(is_central.double().mean())
+    is_central = _within(ranks, low, high)
+    share = float(is_central.mean())
     sign = _sign(high - low - share)  # few truths in the centre: q's tails are heavy
     pattern = "modes" if sign > 0 and _has_gap(errors.errors[:, parameter]) else "tails"
     return _share(errors, is_central, high - low, sign, z, pattern)
@@ -277,8 +314,8 @@ def _has_gap(errors: Tensor) -> bool:
 
 def _radial(errors: Errors, z: float) -> Size:
     """Return the share of truths in the central half of q."""
-    is_central = errors.radii < 0.5
-    sign = _sign(0.5 - float(is_central.double().mean()))
+    is_central = _within(errors.radii, 0.0, 0.5)
+    sign = _sign(0.5 - float(is_central.mean()))
     return _share(errors, is_central, 0.5, sign, z, "tails")
 
 
@@ -304,21 +341,42 @@ def _share(
 
 
 def _ranks(truth: Tensor, members: Tensor, weights: Tensor) -> Tensor:
-    """Return (r + 1/2) / (K + 1), r the draws below the truth and half its ties."""
+    """Return r / (K + 1) and (r + 1 + ties) / (K + 1), r the draws below the truth.
+
+    A rank drawn between the two is exactly uniform if q is right, for any K.
+    """
     size = 1 / weights.square().sum(dim=1)  # K, or the effective number
     below = (weights * (members < truth)).sum(dim=1)
-    below = below + (weights * (members == truth)).sum(dim=1) / 2
-    return (size * below + 0.5) / (size + 1)
+    ties = (weights * (members == truth)).sum(dim=1)
+    ends = torch.stack([size * below, size * (below + ties) + 1], dim=-1)
+    return ends / (size + 1).unsqueeze(-1)
+
+
+def _within(ranks: Tensor, low: float, high: float) -> Tensor:
+    """Return the share of each interval of ranks ``(N, 2)`` that is in a region."""
+    start, end = ranks.T
+    inside = end.clamp_max(high) - start.clamp_min(low)
+    return inside.clamp_min(0) / (end - start)
+
+
+def _unbiased(correlations: Tensor, size: Tensor) -> Tensor:
+    """Return correlations ``(N, d, d)`` of few draws without most of their bias.
+
+    For Gaussians, by Olkin and Pratt's (1958) approximation. They are products of draws
+    in units of unbiased standard deviations.
+    """
+    r = correlations * size / (size - 1)
+    return (r + r * (1 - r.square()) / (2 * (size - 4).clamp_min(2))).clamp(-1, 1)
 
 
 def _is_alone(bags: Bags, deviation: Tensor) -> Tensor:
     """Return whether each truth is far from all draws, as `Bags.loneliness` says.
 
-    Gaps count in standard deviations of the draws ``(N, d)``: a truth far out makes
-    those of the whole bag larger, and would hide itself.
+    Gaps count in standard deviations of the draws, ``(N, d)`` in those of the bag: a
+    truth far out makes those of the whole bag larger, and would hide itself.
     """
     rows = torch.arange(len(bags))
-    gaps = bags.gaps[rows, bags.truth] * bags.scale.squeeze(1) / deviation
+    gaps = bags.gaps[rows, bags.truth] / deviation
     return (bags.loneliness[rows, bags.truth] > 0) | (gaps.amax(dim=1) > GAP)
 
 
@@ -343,8 +401,8 @@ def _standard_error(values: Tensor, num_edges: int = 0) -> float:
     place = torch.linspace(-1, 1, count, dtype=values.dtype)
     # The mean at the edges less that of all, by a straight line.
     slope = float((place * values).sum() / place.square().sum())
-    more = (0, 2 / 3, 2)[num_edges] * slope**2
-    return ((float(values.var()) + more) / count) ** 0.5
+    variance = float(values.var()) + (0, 2 / 3, 2)[num_edges] * slope * slope
+    return (variance / count) ** 0.5
 
 
 def _z(values: Tensor) -> float:

@@ -53,6 +53,96 @@ def test_findings_in_words(found, text):
     assert describe(found, NAMES, (3,)) == text
 
 
+_SMALL = "standard deviations"
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (
+            finding("width", 1.05, "ratio", interval=(0.9, 1.2)),
+            "the width of gamma is wrong, its size is unclear: between 0.9 and 1.2 "
+            "times the right one",
+        ),
+        (
+            finding("width", 1.05, "ratio", (0, 1, 2), interval=(0.9, 1.2)),
+            "the width of all parameters is wrong, its size is unclear: between 0.9 "
+            "and 1.2 times the right one",
+        ),
+        (
+            finding("shift", 0.05, _SMALL, own_units=3.0, interval=(-0.1, 0.2)),
+            "the mean of gamma is wrong, its size is unclear: between 0.1 too low and "
+            "0.2 too high, in posterior standard deviations",
+        ),
+        (
+            finding("correlation", 0.1, "correlation", (0, 2), interval=(-0.1, 0.3)),
+            "the correlation of alpha and gamma is wrong, its size is unclear: between "
+            "0.1 too low and 0.3 too high",
+        ),
+        (
+            finding("shape", 0.53, pattern="skew", interval=(0.45, 0.6)),
+            "the shape of gamma is wrong",
+        ),
+        (
+            finding("radial", 0.53, parameters=(), interval=(0.45, 0.6)),
+            "the shape of all parameters is wrong",
+        ),
+        (
+            finding(
+                "shift with x",
+                0.1,
+                _SMALL,
+                feature=1,
+                where="high",
+                interval=(-0.1, 0.3),
+            ),
+            "the mean of gamma is wrong in a way that depends on x[1]",
+        ),
+    ],
+)
+def test_an_unclear_size_is_not_said(found, text):
+    assert describe(found, NAMES, (3,)) == text
+    assert ";" not in text  # it separates findings
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (
+            finding("width", 1.04, "ratio", interval=(1.01, 1.08)),
+            "gamma is 1.04 times too wide",
+        ),
+        (
+            finding("width", 0.996, "ratio", sign=-1, interval=(0.993, 0.998)),
+            "gamma is 1.004 times too narrow",
+        ),
+        (
+            finding("shape", 0.504, pattern="skew", interval=(0.501, 0.507)),
+            "it misses the skew of gamma: 50.4% of true values are below its median",
+        ),
+        (
+            finding("missing", 0.004, parameters=(), interval=(0.001, 0.01)),
+            "it misses a region, perhaps a mode, with 0.4% of the true parameters",
+        ),
+    ],
+)
+def test_a_small_size_is_not_rounded_to_none(found, text):
+    assert describe(found, NAMES) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "interval", "words"),
+    [
+        (30.0, (9.2, 1000.0), "at least 9.2 times too wide"),
+        (0.002, (0.001, 0.02), "at least 50 times too narrow"),
+    ],
+)
+def test_an_open_interval_has_one_end(size, interval, words):
+    sign = 1 if size > 1 else -1
+    found = finding("width", size, "ratio", sign=sign, interval=interval)
+    assert describe(found, NAMES) == f"gamma is {words}"
+
+
 def test_the_gain_is_said_once_for_each():
     both = describe_all(
         [

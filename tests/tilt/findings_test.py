@@ -63,6 +63,14 @@ def test_parameters_with_different_errors_have_statements_of_their_own(generator
     assert found[0].gain >= found[1].gain
 
 
+def test_all_parameters_are_wrong_only_if_no_other_is_right(generator):
+    xs, members = noise(generator, num_pairs=600)
+    samples = members[1:] * torch.tensor([1.8, 1.0, 1.8])
+    (found,) = found_in(members[0], xs, samples, generator)
+    assert (found.family, found.parameters) == ("width", (0, 2))
+    assert found.interval[0] <= 1.8 <= found.interval[1]
+
+
 def test_two_errors_are_both_named(generator):
     xs, members = noise(generator, num_pairs=800)
     samples = members[1:].clone()
@@ -259,3 +267,57 @@ def test_modes_that_q_knows_are_not_merged(generator, family, change):
     found = found_in(truths, xs, samples, generator)
     assert found[0].family == family
     assert "modes" not in {one.pattern for one in found}
+
+
+@pytest.mark.parametrize("spread", [5.0, 50.0])
+@pytest.mark.parametrize("num_samples", [10, 100])
+def test_weights_that_leave_few_draws_name_nothing(generator, num_samples, spread):
+    xs, members = noise(generator, num_samples, 150, 2)
+    weights = spread * torch.randn(num_samples + 1, 150, generator=generator)
+    bags = choose_members(members[0], members[1:], generator, log_weights=weights)
+    assert find_errors(bags, xs.double(), 0.05, generator) == ()
+
+
+@pytest.mark.parametrize("num_pairs", [2, 4, 9])
+def test_nothing_is_named_for_few_pairs(generator, num_pairs):
+    xs, members = noise(generator, num_pairs=num_pairs)
+    assert found_in(members[0], xs, members[1:] + 3, generator) == ()
+
+
+@pytest.mark.parametrize("num_samples", [10, 100])
+@pytest.mark.parametrize("dim", [1, 8])
+def test_a_posterior_that_ignores_x_in_all_but_one_parameter_is_not_blind(
+    generator, num_samples, dim
+):
+    xs, members = noise(generator, num_samples, 300, dim)
+    truths, samples = xs + members[0], 2**0.5 * members[1:]
+    (found, *_) = found_in(truths, xs, samples, generator)
+    assert found.pattern == "blind"
+    if dim > 1:  # the first uses what little x knows
+        truths[:, 0] = 0.35 * xs[:, 0] + members[0, :, 0]
+        samples[..., 0] = 0.35 * xs[:, 0] + members[1:, :, 0]
+        found, *_ = found_in(truths, xs, samples, generator)
+        assert (found.family, found.pattern) == ("shift with x", "")
+        assert 0 not in found.parameters
+
+
+def test_a_shift_is_named_beside_an_error_that_gains_much_more(generator):
+    """Three of eight parameters are much too narrow, and another one is shifted."""
+    xs, members = noise(generator, num_pairs=500, dim=8)
+    samples = members[1:].clone()
+    samples[..., [1, 3, 5]] *= 0.5
+    samples[..., 7] += 0.5
+    found = found_in(members[0], xs, samples, generator)
+    assert families(found) == ["width", "shift"]
+    assert found[-1].parameters == (7,)
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-3])
+@pytest.mark.parametrize("num_samples", [20, 99])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_draws_at_one_point_are_too_narrow(generator, dim, num_samples, width):
+    """Such as those of a stuck chain: no modes are merged, and no region is missed."""
+    xs, members = noise(generator, num_samples, 300, dim)
+    (found,) = found_in(members[0], xs, width * members[1:], generator)
+    assert (found.family, found.sign) == ("width", -1)
+    assert found.interval[0] == pytest.approx(1e-3)
