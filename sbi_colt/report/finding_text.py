@@ -129,7 +129,7 @@ def _unclear(finding: Finding, names: tuple[str, ...], x_shape: tuple[int, ...])
         ends = f"{-low:.2g} too low and {high:.2g} too high"
         if base == "shift":
             ends += ", in posterior standard deviations"
-    return f"{what}, its size is unclear: between {ends}"
+    return f"{what}, but its size is unclear (between {ends})"
 
 
 def _number(size: float, right: float = 0.0) -> str:

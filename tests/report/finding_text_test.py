@@ -61,23 +61,23 @@ _SMALL = "standard deviations"
     [
         (
             finding("width", 1.05, "ratio", interval=(0.9, 1.2)),
-            "the width of gamma is wrong, its size is unclear: between 0.9 and 1.2 "
-            "times the right one",
+            "the width of gamma is wrong, but its size is unclear (between 0.9 and 1.2 "
+            "times the right one)",
         ),
         (
             finding("width", 1.05, "ratio", (0, 1, 2), interval=(0.9, 1.2)),
-            "the width of all parameters is wrong, its size is unclear: between 0.9 "
-            "and 1.2 times the right one",
+            "the width of all parameters is wrong, but its size is unclear (between "
+            "0.9 and 1.2 times the right one)",
         ),
         (
             finding("shift", 0.05, _SMALL, own_units=3.0, interval=(-0.1, 0.2)),
-            "the mean of gamma is wrong, its size is unclear: between 0.1 too low and "
-            "0.2 too high, in posterior standard deviations",
+            "the mean of gamma is wrong, but its size is unclear (between 0.1 too low "
+            "and 0.2 too high, in posterior standard deviations)",
         ),
         (
             finding("correlation", 0.1, "correlation", (0, 2), interval=(-0.1, 0.3)),
-            "the correlation of alpha and gamma is wrong, its size is unclear: between "
-            "0.1 too low and 0.3 too high",
+            "the correlation of alpha and gamma is wrong, but its size is unclear "
+            "(between 0.1 too low and 0.3 too high)",
         ),
         (
             finding("shape", 0.53, pattern="skew", interval=(0.45, 0.6)),
