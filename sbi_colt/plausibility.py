@@ -292,12 +292,15 @@ def nearest(x_o: Tensor, xs: Tensor, number: int, replicates: Tensor) -> Tensor:
             place is farther from x_o than half of these; without them all count.
     """
     description = Description(xs)
-    own, others, again = (
-        description.squashed(as_rows(one.to(xs)))
-        for one in (x_o.unsqueeze(0), xs, replicates.reshape(-1, *x_o.shape))
-    )
-    gaps = torch.cdist(own, others)[0]
-    reach = torch.cdist(own, again)[0].median() if len(again) else math.inf
+
+    def gaps_of(data: Tensor) -> Tensor:
+        """Return distances from the observation."""
+        rows = as_rows(torch.cat([x_o.unsqueeze(0), data]).to(xs))
+        squashed = description.squashed(rows)
+        return torch.cdist(squashed[:1], squashed[1:])[0]
+
+    gaps = gaps_of(xs)
+    reach = gaps_of(replicates).median() if len(replicates) else math.inf
     order = gaps.argsort()[:number]
     return order[gaps[order] <= reach]
 

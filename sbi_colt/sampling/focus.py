@@ -177,7 +177,10 @@ def _focus(
 def _replicates(
     simulator: Simulator, samples: Tensor, seed: int, num_workers: int
 ) -> Tensor:
-    """Return data of a few draws at x_o, those that could be simulated, ``(n, …)``."""
+    """Return data of a few draws at x_o, those that could be simulated, ``(n, …)``.
+
+    Where there are none, that is an empty tensor.
+    """
     thetas = samples[:_NUM_PILOT].float().cpu()
     blocks = simulate_at(simulator, thetas, num_workers, seed, "replicates at x_o")
     made = [x for _, outputs, _ in blocks for x in outputs if x is not None]

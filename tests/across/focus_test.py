@@ -261,6 +261,25 @@ def test_draws_outside_the_prior_are_found():
     assert "of the draws lie outside the prior" in " ".join(str(report).split())
 
 
+def test_the_simulator_may_fail_at_all_draws_at_x_o():
+    prior = BoxUniform(torch.zeros(2), torch.ones(2))
+    x_o = torch.tensor([0.5, 0.5])
+
+    def make(thetas):
+        inside = ((thetas >= 0) & (thetas <= 1)).all(dim=1, keepdim=True)
+        xs = thetas + 0.1 * torch.randn_like(thetas)
+        return torch.where(inside, xs, torch.nan)
+
+    def outside_near_x_o(xs, num):
+        near = ((xs - x_o).abs() < 0.1).all(dim=1, keepdim=True)
+        return xs + 3.0 * near + 0.1 * torch.randn(num, *xs.shape)
+
+    options = {"num_simulations": 200, "methods": ("colt",), "config": FIXED}
+    report = focused(outside_near_x_o, 0, prior, make, x_o, **options)
+    assert report.rejected
+    assert report.conclusion == "wrong"
+
+
 @pytest.mark.parametrize("x_o", [[8.0, 8.0], [-9.0, 3.0]])
 def test_an_impossible_observation_gets_a_report(x_o):
     """No proposal near such an x_o leaves draws, so the whole prior is taken."""
