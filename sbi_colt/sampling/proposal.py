@@ -354,8 +354,10 @@ def _drawn(prior: Any, number: int) -> Tensor:
 def _log_prior(prior: Any, thetas: Tensor) -> Tensor:
     """Return log π of parameters ``(n, d)``; −∞ outside its support."""
     thetas = thetas.detach().cpu().float()
-    inside = within_support(prior, thetas)
     found = torch.full((len(thetas),), -torch.inf, dtype=torch.float64)
+    if not len(thetas):  # torch cannot tell whether none are in a support
+        return found
+    inside = within_support(prior, thetas)
     if inside.any():
         found[inside] = torch.as_tensor(prior.log_prob(thetas[inside])).double().cpu()
     return found
