@@ -1,63 +1,28 @@
-"""Runs near one observation, and with pairs from a proposal."""
+"""Runs near one observation."""
 
 from functools import partial
 
 import pytest
 import torch
-from configs import make_config
-from sbi.inference import NLE, NPE, simulate_for_sbi
-from sbi.inference.posteriors.base_posterior import NeuralPosterior
-from sbi.inference.posteriors.posterior_parameters import MCMCPosteriorParameters
-from sbi.utils import BoxUniform, RestrictedPrior, get_density_thresholder
+from focus_helpers import (
+    FIXED,
+    NO_BOUNDS,
+    PRIOR,
+    X_O,
+    SampledOnly,
+    Unnormalised,
+    focused,
+    make_posterior,
+    simulator,
+)
+from sbi.utils import BoxUniform
 from torch.distributions import MultivariateNormal
 
 from sbi_colt import (
     DiagnosticReport,
-    Draws,
-    compare,
     diagnose,
-    draw,
-    draw_posterior_samples,
-    run_colt,
 )
-from sbi_colt.diagnose import diagnose_draws
 from sbi_colt.report.plausibility_text import conclude
-
-PRIOR = MultivariateNormal(torch.zeros(2), torch.eye(2))
-X_O = torch.tensor([1.0, 0.0])
-# sbi asks for the bounds of a prior that is no distribution of torch.
-NO_BOUNDS = pytest.mark.filterwarnings("ignore:No prior bounds:UserWarning")
-FIXED = make_config(probes=("mahalanobis", "marginal"), num_redraws=199)
-
-
-def simulator(thetas):
-    return thetas + 0.3 * torch.randn_like(thetas)
-
-
-def make_posterior(width=1.0, only_near=False):
-    """The exact posterior, or one that is wrong everywhere or near X_O alone."""
-    variance = 0.09 / 1.09
-
-    def q(xs, num):
-        scale = torch.full((len(xs), 1), width)
-        if only_near:
-            near = (xs - X_O).norm(dim=1, keepdim=True) < 1
-            scale = torch.where(near, scale, 1.0)
-        return xs / 1.09 + scale * variance**0.5 * torch.randn(num, *xs.shape)
-
-    return q
-
-
-def focused(posterior, seed, prior=PRIOR, make=simulator, x_o=X_O, **options):
-    return diagnose(
-        posterior,
-        prior,
-        make,
-        x_o=x_o,
-        seed=seed,
-        show_progress_bar=False,
-        **options,
-    )
 
 
 def test_an_error_near_x_o_is_found_there_and_the_report_says_where(tmp_path):
@@ -336,22 +301,6 @@ def test_a_prior_on_a_surface_is_focused_by_its_own_draws(problem):
     assert alarms <= 2  # more have a probability of 0.002 at the level
 
 
-class SampledOnly:
-    """The prior of these tests, without a density."""
-
-    def sample(self, shape=()):
-        return torch.randn(*shape, 2)
-
-
-class Unnormalised(SampledOnly):
-    """The same with a density that lacks a factor of a million."""
-
-    mean, variance = torch.zeros(2), torch.ones(2)
-
-    def log_prob(self, thetas):
-        return -thetas.square().sum(dim=-1) / 2 - 13.8
-
-
 @NO_BOUNDS
 @pytest.mark.parametrize("prior", [SampledOnly(), Unnormalised()], ids=["", "density"])
 def test_a_prior_may_lack_a_normalised_density(prior):
@@ -375,75 +324,6 @@ def test_a_prior_without_a_density_that_hardly_reaches_the_posterior_is_refused(
         focused(narrow, 0, SampledOnly())
 
 
-def test_weights_need_a_prior_with_a_density():
-    thetas, xs = pairs_from(PRIOR)
-    with pytest.raises(ValueError, match="the prior is needed too, with log_prob"):
-        diagnose(
-            make_posterior(),
-            SampledOnly(),
-            thetas=thetas,
-            xs=xs,
-            proposal=PRIOR,
-            show_progress_bar=False,
-        )
-
-
-def pairs_from(proposal, number=300, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    thetas = proposal.loc + proposal.stddev * torch.randn(
-        number, 2, generator=generator
-    )
-    return thetas, thetas + 0.3 * torch.randn(number, 2, generator=generator)
-
-
-@pytest.mark.parametrize("as_function", [False, True])
-def test_pairs_from_a_proposal_need_their_weights(as_function):
-    proposal = MultivariateNormal(2 * torch.ones(2), 0.04 * torch.eye(2))
-    thetas, xs = pairs_from(proposal)
-
-    def log_weight(thetas):
-        return proposal.log_prob(thetas) - PRIOR.log_prob(thetas)
-
-    common = {
-        "thetas": thetas,
-        "xs": xs,
-        "methods": ("colt", "sbc"),
-        "config": FIXED,
-        "seed": 0,
-        "show_progress_bar": False,
-    }
-    right, wrong = make_posterior(), make_posterior(1.6)
-    given = {"proposal": log_weight if as_function else proposal, "prior": PRIOR}
-    assert diagnose(right, **common).rejected  # taken for pairs from the prior
-    assert not diagnose(right, **given, **common).rejected
-    assert diagnose(wrong, **given, **common).rejected
-    result = run_colt(
-        thetas,
-        xs,
-        right,
-        500,
-        config=FIXED,
-        seed=0,
-        proposal=log_weight,
-        show_progress_bar=False,
-    )
-    assert result.p_value > 0.05
-
-
-def test_weights_in_a_file_count(tmp_path):
-    proposal = MultivariateNormal(2 * torch.ones(2), 0.04 * torch.eye(2))
-    thetas, xs = pairs_from(proposal)
-    torch.manual_seed(0)
-    samples = make_posterior()(xs, 1000)
-    members = torch.cat([thetas.unsqueeze(0), samples])
-    weights = proposal.log_prob(members) - PRIOR.log_prob(members)
-    Draws(thetas, xs, samples, log_weights=weights).save(tmp_path / "draws.npz")
-    draws = Draws.load(tmp_path / "draws.npz")
-    report = diagnose_draws(draws, config=FIXED, seed=0, show_progress_bar=False)
-    assert not report.rejected
-    assert report.focus.num_draws == 1000
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -459,157 +339,3 @@ def test_weights_in_a_file_count(tmp_path):
 def test_what_does_not_fit_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         diagnose(make_posterior(), PRIOR, simulator, show_progress_bar=False, **options)
-
-
-def check_at_x_o(posterior, box, **options):
-    """A good posterior passes at X_O; with draws too wide or shifted it is rejected."""
-
-    def spoilt(xs, num, width=1.0, shift=0.0):
-        draws = draw_posterior_samples(posterior, xs, num, show_progress_bar=False)
-        mean, scale = draws.mean(dim=0), draws.std(dim=0)
-        return mean + width * (draws - mean) + shift * scale
-
-    options = {"methods": ("colt",), "config": FIXED, "num_replicates": 0, **options}
-    good = focused(posterior, 0, box, **options)
-    assert not good.rejected
-    assert "all is well at x_o" in " ".join(str(good).split())
-    for error in ({"width": 1.6}, {"shift": 0.6}):
-        bad = focused(partial(spoilt, **error), 0, box, **options)
-        assert bad.rejected, error
-
-
-def check_warnings(posterior, box, thetas):
-    """Without x_o there is a warning, whether pairs are simulated or handed in."""
-    quick = {
-        "num_posterior_samples": 20,
-        "methods": ("sbc",),
-        "seed": 0,
-        "show_progress_bar": False,
-    }
-    with pytest.warns(UserWarning, match=r"use diagnose\(…, x_o=posterior.default_x"):
-        diagnose(posterior, box, simulator, num_simulations=30, **quick)
-    with pytest.warns(UserWarning, match="thetas|posterior") as found:
-        diagnose(posterior, thetas=thetas, xs=simulator(thetas), **quick)
-    messages = " ".join(str(warning.message) for warning in found)
-    assert "has a default observation" in messages
-    assert "do not look like draws from the prior" in messages  # sbi keeps the prior
-
-    def unmarked(xs, num):
-        return posterior.sample_batched((num,), xs, show_progress_bars=False)
-
-    with pytest.warns(UserWarning, match="do not look like draws from the prior"):
-        diagnose(unmarked, box, thetas=thetas, xs=simulator(thetas), **quick)
-
-
-BOX = BoxUniform(-3 * torch.ones(2), 3 * torch.ones(2))
-
-
-@pytest.mark.slow
-def test_npe_over_three_rounds_is_diagnosed_at_its_observation():
-    torch.manual_seed(0)
-    inference, proposal = NPE(BOX, show_progress_bars=False), BOX
-    for _ in range(3):
-        thetas, xs = simulate_for_sbi(simulator, proposal, 700, show_progress_bar=False)
-        inference.append_simulations(thetas, xs, proposal=proposal)
-        inference.train(max_num_epochs=100)
-        posterior = inference.build_posterior().set_default_x(X_O)
-        proposal = posterior
-    check_at_x_o(posterior, BOX, num_simulations=200)
-    check_warnings(posterior, BOX, thetas[:200])
-
-
-@pytest.mark.slow
-def test_nle_over_two_rounds_is_diagnosed_at_its_observation():
-    torch.manual_seed(0)
-    inference, proposal = NLE(BOX, show_progress_bars=False), BOX
-    for _ in range(2):
-        thetas, xs = simulate_for_sbi(simulator, proposal, 800, show_progress_bar=False)
-        inference.append_simulations(thetas, xs)
-        inference.train(max_num_epochs=100)
-        chains = MCMCPosteriorParameters(
-            num_chains=2,
-            thin=1,
-            warmup_steps=15,
-            init_strategy_parameters={"num_candidate_samples": 200},
-        )
-        posterior = inference.build_posterior(posterior_parameters=chains)
-        proposal = posterior.set_default_x(X_O)
-    check_at_x_o(posterior, BOX, num_simulations=100, num_posterior_samples=80)
-
-
-@pytest.mark.slow
-def test_truncated_proposals_are_diagnosed_at_their_observation():
-    """TSNPE: each round is simulated from the prior, cut to where q has density."""
-    torch.manual_seed(0)
-    inference, proposal = NPE(BOX, show_progress_bars=False), BOX
-    for _ in range(2):
-        thetas = proposal.sample((800,))
-        inference.append_simulations(thetas, simulator(thetas))
-        inference.train(force_first_round_loss=True, max_num_epochs=100)
-        posterior = inference.build_posterior().set_default_x(X_O)
-        inside = get_density_thresholder(
-            posterior, quantile=1e-4, num_samples_to_estimate_support=5000
-        )
-        proposal = RestrictedPrior(BOX, inside, sample_with="rejection")
-    check_at_x_o(posterior, BOX, num_simulations=200)
-    thetas = proposal.sample((250,))
-    check_warnings(posterior, BOX, thetas)
-    # Pairs from the truncated prior are good for a test, with their weights, 0 or 1.
-    report = diagnose(
-        posterior,
-        BOX,
-        thetas=thetas,
-        xs=simulator(thetas),
-        proposal=proposal,
-        methods=("colt",),
-        config=FIXED,
-        seed=0,
-        show_progress_bar=False,
-    )
-    assert report.focus.num_pairs == 250
-    assert report.focus.share_outside > 0
-
-
-def test_pairs_that_are_not_from_the_prior_are_reported():
-    """Every kind of proposal that is taken for the prior, and the prior itself."""
-    common = {
-        "methods": ("sbc",),
-        "num_posterior_samples": 20,
-        "seed": 0,
-        "show_progress_bar": False,
-    }
-    exact = make_posterior()
-    for proposal in (
-        MultivariateNormal(torch.ones(2), 0.3 * torch.eye(2)),
-        MultivariateNormal(torch.zeros(2), 3 * torch.eye(2)),
-        MultivariateNormal(torch.zeros(2), torch.tensor([[1.0, 0.9], [0.9, 1.0]])),
-        BoxUniform(-torch.ones(2), torch.ones(2)),
-    ):
-        thetas = proposal.sample((200,))
-        with pytest.warns(UserWarning, match="do not look like draws from the prior"):
-            diagnose(exact, PRIOR, thetas=thetas, xs=simulator(thetas), **common)
-    torch.manual_seed(0)
-    thetas = PRIOR.sample((200,))
-    diagnose(exact, PRIOR, thetas=thetas, xs=simulator(thetas), **common)
-
-
-@pytest.mark.parametrize("kind", ["restricted", "posterior"])
-def test_no_front_door_takes_a_proposal_for_the_prior(kind):
-    restricted = RestrictedPrior(BOX, lambda thetas: thetas[:, 0] > 0)
-    wrong = restricted if kind == "restricted" else FakePosterior()
-    quiet = {"show_progress_bar": False}
-    for call in (
-        partial(diagnose, make_posterior(), wrong, simulator, **quiet),
-        partial(diagnose, make_posterior(), wrong, simulator, x_o=X_O, **quiet),
-        partial(compare, dict.fromkeys("ab", make_posterior()), wrong, simulator),
-        partial(draw, make_posterior(), wrong, simulator, 20, 20, **quiet),
-    ):
-        with pytest.raises(ValueError, match="prior: expected the prior that"):
-            call()
-
-
-class FakePosterior(NeuralPosterior):
-    """A posterior of sbi, as far as its class tells."""
-
-    def __init__(self):
-        pass
