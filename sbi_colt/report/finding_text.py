@@ -89,6 +89,8 @@ def describe_all(
             gain = f"{further}{finding.gain:.2g} nats"
             text += f" (correcting it{everywhere} would gain {gain})"
             further = "a further "
+        elif further:
+            text += " (correcting it too would gain nothing more)"
         texts.append(text)
     return texts
 

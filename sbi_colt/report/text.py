@@ -191,10 +191,10 @@ def _what_was_tested(focus: Focus) -> str:
         outside = "where the prior or the proposal has no density; they were not tested"
     elif math.isfinite(focus.widening):
         text = (
-            "What was tested: posteriors at observations like x_o. True parameters "
-            f"were simulated from a distribution {focus.widening:g} times as wide as "
-            "the posterior at x_o; a fifth of it lies around the simulations from the "
-            "prior that are nearest to x_o."
+            "What was tested: posteriors at observations like x_o. Most true "
+            "parameters were simulated from a distribution "
+            f"{focus.widening:g} times as wide as the posterior at x_o, the others "
+            "from elsewhere in the prior, above all from where data are like x_o."
         )
         outside = "outside the prior, where no true parameter can be"
     else:
@@ -207,9 +207,9 @@ def _what_was_tested(focus: Focus) -> str:
         outside = "outside the prior, where no true parameter can be"
     text += (
         f" Of {focus.num_draws} posterior draws at each x (an effective number of "
-        f"{focus.num_effective:.0f}) {focus.num_kept} were used, at "
-        f"{focus.num_pairs_kept} of {focus.num_pairs} xs, so that all of them have the "
-        "weight that the proposal asks for."
+        f"{focus.num_effective:.0f}) {focus.num_kept} were kept at random, at "
+        f"{focus.num_pairs_kept} of {focus.num_pairs} xs, so that they can be compared "
+        "with true parameters that do not come from the prior."
     )
     if focus.share_outside > 0:
         text += f" {percent(focus.share_outside)} of the draws lie {outside}."
