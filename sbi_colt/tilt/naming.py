@@ -8,6 +8,8 @@
    did not fit it, nothing is named.
    A shift or a width is named alone if moved or stretched draws would be like the
    truths (`sbi_colt.tilt.transports`): tilts describe these errors for Gaussians only.
+   A missing region is named alone if the other truths are like the draws. Where both
+   hold, the one that leaves less evidence is named.
 3. A family "with x" has its own family's features too. It is named in the place of
    its own family if it is significant given that family.
 4. A further family is named if it is significant alone and given all that is named, by
@@ -17,6 +19,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -147,12 +150,16 @@ class _Naming:
         if len(left) > 1 and float(self._far().double().mean()) > _ALL_MISSING:
             refused.add(MISSING)
             left = self._without(left, refused)
-        missing = self._only_missing()
-        if left and (missing or self._explaining(left, named) not in _TRANSPORTS):
-            moved = [self._alone(name) for name in self._by_transport()]
-            moved.sort(key=lambda one: -one.gain.mean)
-            if moved or missing:
-                return moved or [self._alone(MISSING)]
+        missing = self._left_by_missing()
+        if left and (
+            math.isfinite(missing) or self._explaining(left, named) not in _TRANSPORTS
+        ):
+            names, moved = self._left_by_transport()
+            if missing < moved:
+                return [self._alone(MISSING)]
+            if names:
+                found = [self._alone(name) for name in names]
+                return sorted(found, key=lambda one: -one.gain.mean)
         while left and len(named) < _MAX_NAMED:
             base = self._explaining(left, named)
             name, p_value = self._with_or_without_x(base, left, named)
@@ -171,10 +178,11 @@ class _Naming:
     def _alone(self, name: str) -> NamedFamily:
         return NamedFamily(self._family(name), self.alone[name], self._gain(name))
 
-    def _by_transport(self) -> tuple[str, ...]:
-        """Return the shift or width that explains all, or none.
+    def _left_by_transport(self) -> tuple[tuple[str, ...], float]:
+        """Return the shift or width that explains all, and the evidence it leaves.
 
-        It does if moved and stretched draws are like the truths.
+        It does if moved and stretched draws are like the truths. Where none does,
+        there are no names, and infinite evidence is left.
         """
         single = self.evidence.terms[:, : self.evidence.num_single]
         for names, bags in transported(self.bags, single):
@@ -188,8 +196,8 @@ class _Naming:
             is_left = adjusted_p_values(p_values).min() <= self.level
             least = _LITTLE_LEFT if is_left else _LEFT_MOVED
             if float(excess.max()) <= least * self.excess:
-                return names
-        return ()
+                return names, float(excess.max())
+        return (), math.inf
 
     @staticmethod
     def _is_clear(name: str, gain: Gain, first: Gain) -> bool:
@@ -227,27 +235,32 @@ class _Naming:
         both = [name.removesuffix(WITH_X), name]
         return [self._family(each) for each in dict.fromkeys(both)]
 
-    def _only_missing(self) -> bool:
-        """Return whether nothing is wrong but that some truths are far from all draws.
+    def _left_by_missing(self) -> float:
+        """Return the evidence that is left without truths far from all draws.
 
-        Without the members that are alone, and without the bags whose truth is alone,
-        the truths of a posterior that only misses a region are like its draws. A tilt
+        It is infinite unless nothing is wrong but that there are such truths. Without
+        the members that are alone, and without the bags whose truth is alone, the
+        truths of a posterior that only misses a region are like its draws. A tilt
         cannot tell, because any feature that is large far out gains as much.
         """
         if MISSING not in self.alone:
-            return False
+            return math.inf
         is_alone, kept = self._is_alone(), ~self._far()
         if not _LEAST_MISSING <= float((~kept).double().mean()) <= _MOST_MISSING:
-            return False
+            return math.inf
         rest = self.evidence.at(kept).tilted(-1e9 * is_alone[kept].double())
         families = [self._family(name) for name in self.alone if name != MISSING]
         if not families:
-            return True
+            return 0.0
         before, after = (
-            family_p_values(each, families, self.num_redraws, self.generator)[1].max()
+            float(
+                family_p_values(each, families, self.num_redraws, self.generator)[
+                    1
+                ].max()
+            )
             for each in (self.evidence, rest)
         )
-        return bool(after <= _LITTLE_LEFT * before)
+        return after if after <= _LITTLE_LEFT * before else math.inf
 
     def _is_alone(self) -> Tensor:
         """Return whether members are far from all others, with shape ``(N, M)``."""

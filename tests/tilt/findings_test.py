@@ -181,6 +181,19 @@ def test_constant_columns_are_no_finding(generator):
     assert found_in(members[0], xs, members[1:], generator) == ()
 
 
+@pytest.mark.parametrize("dim", [2, 5])
+def test_a_region_that_many_truths_are_in_is_missing_and_q_not_too_narrow(
+    generator, dim
+):
+    """Draws stretched to where a third of the truths are would be no worse by much."""
+    xs, members = noise(generator, num_pairs=300, dim=dim)
+    truths, samples = members[0], members[1:]
+    truths[:, 0] += 6.0 * (torch.rand(300, generator=generator) < 0.35)
+    (found,) = found_in(truths, xs, samples, generator)
+    assert found.family == "missing"
+    assert found.interval[0] <= 0.35 <= found.interval[1]
+
+
 @pytest.mark.parametrize("width", [0.3, 0.5, 0.7, 0.85])
 def test_a_narrow_posterior_misses_no_mode(generator, width):
     xs, members = noise(generator, num_pairs=1000, dim=1)
