@@ -181,8 +181,9 @@ class _Naming:
     def _left_by_transport(self) -> tuple[tuple[str, ...], float]:
         """Return the shift or width that explains all, and the evidence it leaves.
 
-        It does if moved and stretched draws are like the truths. Where none does,
-        there are no names, and infinite evidence is left.
+        It does if moved and stretched draws are like the truths. Evidence that is not
+        significant counts as none. Where nothing explains all, there are no names, and
+        infinite evidence is left.
         """
         single = self.evidence.terms[:, : self.evidence.num_single]
         for names, bags in transported(self.bags, single):
@@ -196,7 +197,7 @@ class _Naming:
             is_left = adjusted_p_values(p_values).min() <= self.level
             least = _LITTLE_LEFT if is_left else _LEFT_MOVED
             if float(excess.max()) <= least * self.excess:
-                return names, float(excess.max())
+                return names, float(excess.max()) if is_left else 0.0
         return (), math.inf
 
     @staticmethod
