@@ -17,6 +17,10 @@ from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.advice import AdviceRow, advice_lines
 from sbi_colt.benchmark.studies.efficiency import efficiency_cells, efficiency_lines
 from sbi_colt.benchmark.studies.focus import FocusRow, focus_lines
+from sbi_colt.benchmark.studies.observations import (
+    ObservationRow,
+    observation_lines,
+)
 from sbi_colt.benchmark.studies.plausibility import (
     PlausibilityRow,
     plausibility_lines,
@@ -61,6 +65,7 @@ def only(task):
         lambda: (RESULTS / "cost.txt").read_text().splitlines()[2:],
         lambda: predictive_lines(rows_of("predictive", PredictiveRow)),
         lambda: focus_lines(rows_of("focus", FocusRow)),
+        lambda: observation_lines(rows_of("observations", ObservationRow)),
         lambda: advice_lines(rows_of("advice", AdviceRow)),
         lambda: plausibility_lines(rows_of("plausibility", PlausibilityRow)),
     ],
@@ -72,6 +77,7 @@ def only(task):
         "cost",
         "predictive",
         "focus",
+        "observations",
         "advice",
         "plausibility",
     ],

@@ -7,7 +7,7 @@ posterior and of the true one. Only posteriors whose truth spans at least 0.15 c
 
 Beside the distance of ``diagnose(…, x_o=x_o)`` stand that of its parameter side alone,
 `CoLTResult.at` after a run over the whole prior, and the statistic of sbi's `LC2ST`.
-The last two are amortized: one run serves all observations, and has three times as many
+The last two are amortized: one run serves all observations, and has about twice as many
 simulations as a focused run. Spearman's rank correlations are over the ten observations
 of a posterior.
 """
