@@ -60,7 +60,7 @@ def test_the_table_has_power_and_false_alarms():
 def test_the_command_is_resumed(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(focus, "_NUMBERS", (60,))
     monkeypatch.setattr(focus, "_NUM_TRIALS", 2)
-    monkeypatch.setattr(focus, "_NUM_DRAWS", 60)
+    monkeypatch.setattr(focus, "_NUM_DRAWS", 150)
     path = tmp_path / "focus.csv"
     command = ["benchmark", "focus", "--runs", "1", "--jobs", "1", "--quiet", "--out"]
     assert main([*command, str(path)]) == 0
