@@ -108,6 +108,7 @@ def test_a_pair_that_one_posterior_lacks_is_left_out_for_all(generator, monkeypa
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_distances_of_8_and_22_per_cent_are_told_apart_end_to_end():
     """500 pairs: claims in the right direction only, and none for equal posteriors."""
     told, false = 0, 0

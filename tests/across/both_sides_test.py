@@ -215,6 +215,7 @@ def test_the_verdict_is_exact_and_the_sides_are_independent(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_verdict_of_the_default_probes_is_exact(within_binomial_band):
     config = CoLTConfig(num_redraws=199, settings={"ball": {"max_epochs": 3}})
     make = partial(both_sides, Problem(3), 30, 10, 5)

@@ -24,6 +24,7 @@ def fitted(config, task, generator):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_paper_variants_see_a_blind_prior(generator):
     """Full sees 50 of the 500 draws per step, to save time."""
     task = GaussianTask("blind", 1.0)

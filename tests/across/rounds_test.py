@@ -70,6 +70,7 @@ def test_npe_over_three_rounds_is_diagnosed_at_its_observation():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_nle_over_two_rounds_is_diagnosed_at_its_observation():
     torch.manual_seed(0)
     inference, proposal = NLE(BOX, show_progress_bars=False), BOX

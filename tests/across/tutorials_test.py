@@ -37,6 +37,7 @@ def test_a_tutorial_is_committed_as_it_ran(path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_tutorial_runs_with_small_budgets(path, monkeypatch, tmp_path):
     monkeypatch.setenv("SBI_COLT_QUICK", "1")

@@ -31,6 +31,7 @@ def test_what_comes_back_and_what_agrees():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_command_compares_with_true_draws(tmp_path, monkeypatch, capsys):
     which = [
         one for one in TRAINED if one == Trained("gaussian-linear", "npe-maf", 1000)

@@ -36,6 +36,7 @@ def test_the_table_has_rank_correlations_and_their_means():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_command_measures_and_is_resumed(tmp_path, monkeypatch, capsys):
     which = Trained("gaussian-mixture", "npe-maf", 1000)
     settings = {"TRAINED": [which], "_SPAN": 0.0, "_NUM_OTHERS": 500}
