@@ -334,6 +334,9 @@ ERRORS = {
 # Correct posteriors
 
 
+_FARTHEST = 1e12
+
+
 def _nothing(problem: _Problem, size: float) -> None:
     del problem, size
 
@@ -342,6 +345,8 @@ def _heavy(problem: _Problem, size: float) -> None:
     """Cauchy parameters and lognormal x."""
     problem.truth /= problem.normal(*problem.truth.shape)
     problem.draws /= problem.normal(*problem.draws.shape)
+    for values in (problem.truth, problem.draws):  # a quotient may be infinite
+        values.nan_to_num_(0.0).clamp_(-_FARTHEST, _FARTHEST)
     problem.xs = problem.xs.mul(2).exp()
 
 
