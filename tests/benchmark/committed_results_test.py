@@ -16,6 +16,7 @@ from sbi_colt.benchmark.grid.runner import run_group
 from sbi_colt.benchmark.methods import METHODS
 from sbi_colt.benchmark.studies.advice import AdviceRow, advice_lines
 from sbi_colt.benchmark.studies.efficiency import efficiency_cells, efficiency_lines
+from sbi_colt.benchmark.studies.findings import FindingsRow, findings_lines
 from sbi_colt.benchmark.studies.focus import FocusRow, focus_lines
 from sbi_colt.benchmark.studies.observations import (
     ObservationRow,
@@ -64,6 +65,7 @@ def only(task):
         lambda: table_lines(only("tree")),
         lambda: (RESULTS / "cost.txt").read_text().splitlines()[2:],
         lambda: predictive_lines(rows_of("predictive", PredictiveRow)),
+        lambda: findings_lines(rows_of("findings", FindingsRow)),
         lambda: focus_lines(rows_of("focus", FocusRow)),
         lambda: observation_lines(rows_of("observations", ObservationRow)),
         lambda: advice_lines(rows_of("advice", AdviceRow)),
@@ -76,6 +78,7 @@ def only(task):
         "tree",
         "cost",
         "predictive",
+        "findings",
         "focus",
         "observations",
         "advice",
